@@ -40,8 +40,8 @@ from elmo.text.characters import encode_words, number_types
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text
 from common.machine import report
+from common.sizes import RECIPES
 
-RECIPES = {"original": "paper", "small": "small"}
 PRECISIONS: tuple[Precision, ...] = ("float32", "bf16", "float16", "int8")
 TOKENS, QUICK_TOKENS = 2000, 300
 EXACT_BATCH = 16

@@ -43,8 +43,8 @@ from elmo.pretrain.recipe import load_pretraining_recipe
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text, read_text
 from common.machine import peak_rss_mb, report
+from common.sizes import RECIPES
 
-RECIPES = {"original": "paper", "small": "small"}
 TOKENS = {"original": (4_000, 150), "small": (16_000, 1_500)}
 """The numbers of tokens in bulk, and with one sentence a call."""
 GPU_TOKENS = (500_000, 1_500)

@@ -74,6 +74,7 @@ from elmo.text.reading import read_sentences
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences
 from common.machine import peak_rss_mb, report
+from common.sizes import RECIPES
 
 PINS: dict[str, list[list[str]]] = {
     "allennlp": [
@@ -84,7 +85,6 @@ PINS: dict[str, list[list[str]]] = {
 }
 """What pip installs in the environment of each peer, call by call."""
 
-RECIPES = {"original": "paper", "small": "small"}
 TOKENS = {"original": (3_000, 300), "small": (10_000, 1_500)}
 """The numbers of tokens in bulk, and with one sentence a call."""
 QUICK_TOKENS = (1_000, 100)
