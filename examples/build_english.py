@@ -183,8 +183,8 @@ def pack(arguments: argparse.Namespace) -> None:
 def main() -> None:
     """Take all steps, or those after a finished run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("work", type=Path)
+    parser.add_argument("data", type=Path, help="the folder whose subfolders lm, pos and wsd hold the texts")
+    parser.add_argument("work", type=Path, help="the folder for corpus, runs and figures")
     parser.add_argument(
         "--corpus", type=Path, help="a prepared corpus; default: WORK/corpus, made where it isn't there"
     )
@@ -198,7 +198,12 @@ def main() -> None:
         "--figures", type=Path, help="what benchmarks/experiments/default_model.py --json printed; default: measured"
     )
     parser.add_argument("--quick", action="store_true", help="measure on the beginnings of all texts")
-    parser.add_argument("--storage", default="float16", choices=["float16", "bf16", "float32"])
+    parser.add_argument(
+        "--storage",
+        default="float16",
+        choices=["float16", "bf16", "float32"],
+        help="the type of the stored weights; default: %(default)s",
+    )
     parser.add_argument("--into", type=Path, default=sources.MODELS / "en", help="default: the package itself")
     arguments = parser.parse_args()
     is_trained = arguments.run is not None

@@ -68,7 +68,9 @@ def main() -> None:
     """Read the arguments, and show the words."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default="en", help="whatever elmo.load takes; default: en")
-    parser.add_argument("--uses", type=Path, default=USES)
+    parser.add_argument(
+        "--uses", type=Path, default=USES, help="sentences with a word and its sense; default: examples/uses.tsv"
+    )
     parser.add_argument("--layer", default="top", help="top, mean, or a layer's number")
     parser.add_argument("--top", type=int, default=4, help="uses to print for each sense")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where to draw each word's uses")

@@ -118,3 +118,11 @@ def test_commands_of_pages_are_understood(script: str, arguments: str, monkeypat
     if arguments:
         with pytest.raises(Parsed):
             read_arguments(ROOT / script, shlex.split(arguments), monkeypatch)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_every_option_is_explained(script: Path) -> None:
+    """`--help` says what each argument is for, unless it is one that a script passes to itself."""
+    for call in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            assert "help" in {keyword.arg for keyword in call.keywords}, ast.unparse(call)

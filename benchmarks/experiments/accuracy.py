@@ -144,9 +144,9 @@ def main() -> None:
     )
     parser.add_argument("--models", nargs="*", default=[], help="trained models")
     parser.add_argument("--pos", nargs=3, metavar=("TRAIN", "DEV", "TEST"), help="CoNLL-U files with tags in column 5")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda or auto")
     parser.add_argument("--quick", action="store_true", help="only the size small, and less text")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     known = {"float32", "bf16", *(_native.available() if arguments.device == "cpu" else ["float16"])}
     precisions: list[Precision] = [precision for precision in PRECISIONS if precision in known]

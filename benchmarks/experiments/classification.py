@@ -122,10 +122,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path, help="the folder of runs")
     parser.add_argument("--only", nargs="+", choices=SETS, default=list(SETS), help="these sets only")
-    parser.add_argument("--kinds", nargs="+", choices=[LINEAR, BASELINE, "en"], default=[LINEAR, BASELINE, "en"])
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=[LINEAR, BASELINE, "en"],
+        default=[LINEAR, BASELINE, "en"],
+        help="these kinds of models only",
+    )
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each classifier (default: %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets; default: %(default)s")
     parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
     arguments = parser.parse_args()
     arguments.records = arguments.records or arguments.root / "records"

@@ -180,17 +180,32 @@ def main() -> None:
         "--data", type=Path, default=DATA, help="the folder with the data of all parts; default: %(default)s"
     )
     parser.add_argument("--heldout", nargs="+", type=Path, default=[], help="raw text, which the tokenizer ptb cuts")
-    parser.add_argument("--tokenized", nargs="+", type=Path, default=[])
+    parser.add_argument(
+        "--tokenized",
+        nargs="+",
+        type=Path,
+        default=[],
+        help="text with a sentence on each line and spaces between tokens",
+    )
     parser.add_argument("--corpus", type=Path, help="the prepared training text, for a 5-gram model")
     parser.add_argument("--kenlm", type=Path, help="the folder with KenLM's programs, for a 5-gram model")
     parser.add_argument("--baseline", help="another model, to compare its perplexity")
-    parser.add_argument("--pos", nargs=3, type=Path, metavar=("TRAIN", "DEV", "TEST"))
-    parser.add_argument("--wsd", type=Path, metavar="FOLDER")
+    parser.add_argument(
+        "--pos", nargs=3, type=Path, metavar=("TRAIN", "DEV", "TEST"), help="files of CoNLL-U with tags in column 5"
+    )
+    parser.add_argument(
+        "--wsd", type=Path, metavar="FOLDER", help="SemCor, the test sets of word senses, and index.sense"
+    )
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where to write pictures of the words' uses")
-    parser.add_argument("--precision", default="float32", choices=list(PRECISIONS))
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--precision",
+        default="float32",
+        choices=list(PRECISIONS),
+        help="the precision of embedding; default: %(default)s",
+    )
+    parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda or auto")
     parser.add_argument("--quick", action="store_true", help="use only the beginnings of all texts")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     if bool(arguments.kenlm) != bool(arguments.corpus):
         parser.error("a 5-gram model takes both --kenlm and --corpus")

@@ -164,7 +164,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path, help="the folder of runs")
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="these sets only")
-    parser.add_argument("--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"])
+    parser.add_argument(
+        "--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"], help="these kinds of taggers only"
+    )
     parser.add_argument("--name", default="elmo", help="the name of the runs with ELMo (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each tagger (default: %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the tagger's recipe")
@@ -174,7 +176,9 @@ def main() -> None:
         help="options of elmo pretrain, as one argument "
         f"(default: {shlex.join(SHORT)}; from a million words on: {shlex.join(LONG)})",
     )
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help="the folder of the treebanks and texts; default: %(default)s"
+    )
     parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
     arguments = parser.parse_args()
     arguments.records = arguments.records or arguments.root / "records"

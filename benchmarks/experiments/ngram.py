@@ -82,9 +82,11 @@ def main() -> None:
     parser.add_argument("corpus", type=Path, help="a folder made by elmo prepare")
     parser.add_argument("heldout", type=Path, help="text to score, read like the text of the corpus")
     parser.add_argument("--kenlm", type=Path, required=True, help="the folder with lmplz and query")
-    parser.add_argument("--order", type=int, default=5)
+    parser.add_argument(
+        "--order", type=int, default=5, help="the largest number of words in an n-gram; default: %(default)s"
+    )
     parser.add_argument("--max-tokens", type=int, help="train on this many tokens of the corpus, chosen at random")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     corpus = Corpus.open(arguments.corpus)
     result = measure(corpus, arguments.heldout, arguments.kenlm, arguments.order, arguments.max_tokens)

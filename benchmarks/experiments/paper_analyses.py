@@ -109,12 +109,22 @@ def main() -> None:
     """Run the analyses that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="en", help="a name or path that elmo.load takes")
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets; default: %(default)s")
     parser.add_argument("--out", type=Path, help="where to write results; default: a temporary folder")
-    parser.add_argument("--only", nargs="+", default=[*OF_TASKS, *OF_VECTORS], choices=[*OF_TASKS, *OF_VECTORS])
-    parser.add_argument("--tasks", nargs="+", default=list(FILES), choices=list(FILES))
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[*OF_TASKS, *OF_VECTORS],
+        choices=[*OF_TASKS, *OF_VECTORS],
+        help="these analyses only",
+    )
+    parser.add_argument(
+        "--tasks", nargs="+", default=list(FILES), choices=list(FILES), help="the tasks of the analyses of task models"
+    )
     parser.add_argument("--static", help="static vectors for neighbors, in word2vec's text format")
-    parser.add_argument("--seeds", default="1")
+    parser.add_argument(
+        "--seeds", default="1", help="how many seeds each task model is trained with; default: %(default)s"
+    )
     parser.add_argument(
         "--set",
         nargs="+",
@@ -123,9 +133,9 @@ def main() -> None:
         dest="overrides",
         help="change keys of recipes, as in elmo analyze",
     )
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda or auto")
     parser.add_argument("--quick", action="store_true", help="little data, a few epochs")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     common = ["--device", arguments.device, *(["--quick"] if arguments.quick else [])]
     of_tasks = ["--seeds", arguments.seeds, *(part for text in arguments.overrides for part in ("--set", text))]

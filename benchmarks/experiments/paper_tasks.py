@@ -215,16 +215,18 @@ def main() -> None:
     parser.add_argument(
         "--vectors", type=Path, nargs="+", default=[], help="static word vectors in the format of word2vec"
     )
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets; default: %(default)s")
     parser.add_argument(
         "--only", nargs="+", choices=[plan.name for plan in PLANS], help="train on these data sets only"
     )
     parser.add_argument("--seeds", type=int, help="the largest number of seeds for each task")
-    parser.add_argument("--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"])
+    parser.add_argument(
+        "--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"], help="these kinds of models only"
+    )
     parser.add_argument("--reduced", action="store_true", help="train for hours instead of days on a processor")
     parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--device", default="auto", help="where to compute: cpu, cuda or auto")
     arguments = parser.parse_args()
     arguments.records = arguments.records or arguments.root / "records"
     try:

@@ -114,17 +114,22 @@ def main() -> None:
     """Simulate change in each text, and rank its words."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", nargs="+", type=Path, metavar="TEXT", help="texts with a paragraph on each line")
-    parser.add_argument("--model", default="en")
+    parser.add_argument("--model", default="en", help="a name or path that elmo.load takes; default: %(default)s")
     parser.add_argument("--layers", type=int, nargs="+", default=[2], help="the layers to index, one after the other")
     parser.add_argument("--vectors", nargs="+", default=["float16"], help="how the index stores them: float16, pq")
-    parser.add_argument("--tokenizer", default="ptb")
+    parser.add_argument("--tokenizer", default="ptb", help="how the texts are cut; default: %(default)s")
     parser.add_argument("--tokens", type=int, default=1_000_000, help="tokens of the text that are used")
     parser.add_argument("--every", type=int, default=5, help="of so many blocks of sentences, one is used")
-    parser.add_argument("--min-count", type=int, default=50)
+    parser.add_argument(
+        "--min-count",
+        type=int,
+        default=50,
+        help="how often a word must occur in each period to be changed or ranked; default: %(default)s",
+    )
     parser.add_argument("--share", type=float, default=0.05, help="the share of the words that are merged with another")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the random choices")
     parser.add_argument("--quick", action="store_true", help="20,000 tokens, words with 8 uses or more")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.tokens, arguments.min_count = 20_000, 8

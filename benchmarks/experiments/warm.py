@@ -82,13 +82,24 @@ def main() -> None:
     parser.add_argument("model", help="a model that has its softmax and vocabulary")
     parser.add_argument("train", help="text that the warm state is computed from")
     parser.add_argument("heldout", help="text to score")
-    parser.add_argument("--tokenizer", default="whitespace")
-    parser.add_argument("--text", choices=TEXTS, default="sentences")
-    parser.add_argument("--train-sentences", type=int, default=5000)
-    parser.add_argument("--heldout-sentences", type=int, default=2000)
-    parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--tokenizer", default="whitespace", help="how the texts are cut; default: %(default)s")
+    parser.add_argument(
+        "--text", choices=TEXTS, default="sentences", help="what a line of the texts holds; default: %(default)s"
+    )
+    parser.add_argument(
+        "--train-sentences",
+        type=int,
+        default=5000,
+        help="how many sentences the mean state is computed from; default: %(default)s",
+    )
+    parser.add_argument(
+        "--heldout-sentences", type=int, default=2000, help="how many sentences are measured; default: %(default)s"
+    )
+    parser.add_argument(
+        "--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS), help="these starts of sentences only"
+    )
     parser.add_argument("--quick", action="store_true", help="500 sentences for the state, 100 to score")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.train_sentences, arguments.heldout_sentences = 500, 100

@@ -374,7 +374,7 @@ def keep(results: Path, name: str, kept: Path, join: bool) -> None:
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path)
+    parser.add_argument("page", type=Path, help="the page to write, such as docs/analysis.md")
     parser.add_argument(
         "results", type=Path, nargs="?", help="what paper_analyses.py wrote; default: what is kept from before"
     )

@@ -146,8 +146,13 @@ def prepare(folder: Path) -> None:
 def main() -> None:
     """Make all pictures, or one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--browser", default=next(filter(None, map(shutil.which, BROWSERS)), None), metavar="PROGRAM")
-    parser.add_argument("--only", choices=["change", "explore", "play", "progress"])
+    parser.add_argument(
+        "--browser",
+        default=next(filter(None, map(shutil.which, BROWSERS)), None),
+        metavar="PROGRAM",
+        help="Chromium or Chrome; default: the first that is found",
+    )
+    parser.add_argument("--only", choices=["change", "explore", "play", "progress"], help="this picture only")
     arguments = parser.parse_args()
     draw: dict[str, Callable[[Path], None]] = {"change": draw_change, "play": draw_play, "progress": draw_progress}
     if arguments.browser is not None:

@@ -48,9 +48,9 @@ WINDOW = 200
 def main() -> None:
     """Measure reading, writing and everything together."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=5, help="how often each is measured; the median counts")
     parser.add_argument("--quick", action="store_true", help="few tokens, once")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     repeats = 1 if arguments.quick else arguments.repeats
     with tempfile.TemporaryDirectory() as folder:

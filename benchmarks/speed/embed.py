@@ -174,16 +174,20 @@ def _in_process_of_its_own(size: str, precision: str) -> list[dict[str, Any]]:
 def main() -> None:
     """Measure the sizes and precisions asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", default=list(RECIPES), choices=list(RECIPES))
-    parser.add_argument("--precisions", nargs="+", choices=["float32", "bf16", "float16", "int8"])
+    parser.add_argument(
+        "--sizes", nargs="+", default=list(RECIPES), choices=list(RECIPES), help="the published sizes to embed with"
+    )
+    parser.add_argument(
+        "--precisions", nargs="+", choices=["float32", "bf16", "float16", "int8"], help="these precisions only"
+    )
     parser.add_argument(
         "--text", type=Path, help="sentences, one a line with spaces between tokens; default: made-up text"
     )
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda or auto")
     parser.add_argument("--threads", type=int, help="the number of threads; default: as many as torch takes")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="how often each is measured; the median counts")
     parser.add_argument("--quick", action="store_true", help="only the size small, few tokens, no repeats")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.quick:

@@ -126,9 +126,9 @@ def main() -> None:
     """Measure both vocabularies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--words", type=int, nargs="+", default=[100_000, 800_000], help="sizes of the vocabulary")
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=12, help="how many steps are measured; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="few steps")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.process:

@@ -85,16 +85,16 @@ def measure(stage: str, size: str, folder: Path, arguments: argparse.Namespace) 
 def main() -> None:
     """Measure the sizes asked for, each stage in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", default=["small", "paper"])
-    parser.add_argument("--vocabulary", type=int, default=800_000)
-    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--sizes", nargs="+", default=["small", "paper"], help="the recipes to train with")
+    parser.add_argument("--vocabulary", type=int, default=800_000, help="the number of words; default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=128, help="the number of streams; default: %(default)s")
     parser.add_argument("--loss", choices=["sampled", "full"], default="sampled", help="training.loss")
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3, help="how many steps to train; default: %(default)s")
     parser.add_argument("--sentences", type=int, default=32, help="the number of held-out sentences")
     parser.add_argument("--folder", type=Path, help="where to keep the corpus and the runs; default: they are removed")
     parser.add_argument("--stage", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="only the size small, 200,000 words, a batch of 16 x 20")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     if arguments.stage:
         stage, size = arguments.stage

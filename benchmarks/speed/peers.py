@@ -375,7 +375,7 @@ def main() -> None:
     parser.add_argument("--environments", type=Path, required=True, help="the folder of the peers' environments")
     parser.add_argument("--bilm-tf", type=Path, required=True, help="a checkout of bilm-tf")
     parser.add_argument("--python", default=sys.executable, help="the Python 3.11 of new environments; default: this")
-    parser.add_argument("--only", choices=["embed", "pretrain"])
+    parser.add_argument("--only", choices=["embed", "pretrain"], help="embedding or pretraining alone")
     parser.add_argument(
         "--sizes", nargs="+", default=["small", "original"], choices=list(RECIPES), help="to embed with"
     )
@@ -383,9 +383,9 @@ def main() -> None:
         "--tokens", type=int, help=f"in bulk; default: {TOKENS['small'][0]:,} or {TOKENS['original'][0]:,}"
     )
     parser.add_argument("--threads", type=int, default=2, help="of each program; default: 2")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="how often each is measured; the median counts")
     parser.add_argument("--quick", action="store_true", help="only the size small, few tokens and rows, no repeats")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     if not (arguments.bilm_tf / "bilm" / "training.py").is_file():
         parser.error(

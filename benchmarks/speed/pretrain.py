@@ -160,10 +160,10 @@ def large_product_speed(device: torch.device, dtype: torch.dtype, size: int = 20
 def main() -> None:
     """Measure the sizes and precisions asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", default=["mini", "small"])
-    parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--sizes", nargs="+", default=["mini", "small"], help="the recipes to train with")
+    parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"], help="the precisions to train in")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where to compute: cpu, cuda or auto")
+    parser.add_argument("--batch-size", type=int, default=128, help="the number of streams; default: %(default)s")
     parser.add_argument("--steps", type=int, default=12, help="the number of steps of ours")
     parser.add_argument(
         "--plain-steps",
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, help="a corpus folder to train on instead of made-up words")
     parser.add_argument("--as-recipe", action="store_true", help="train ours as its recipe says, and nothing else")
     parser.add_argument("--quick", action="store_true", help="only the size mini, few steps")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.sizes, arguments.steps, arguments.plain_steps = ["mini"], 4, 4

@@ -107,14 +107,16 @@ def _timed(run: Callable[[], T]) -> tuple[float, T]:
 def main() -> None:
     """Measure each task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", metavar="TASK=FILE")
+    parser.add_argument("files", nargs="+", metavar="TASK=FILE", help="a task and its training set")
     parser.add_argument("--elmo", default="none", help="a name or path that elmo.load takes; none for baselines alone")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
-    parser.add_argument("--examples", type=int, default=1_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--device", default="auto")
+    parser.add_argument(
+        "--examples", type=int, default=1_000, help="how many examples are measured; default: %(default)s"
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="how often each is measured; the median counts")
+    parser.add_argument("--device", default="auto", help="where to compute: cpu, cuda or auto")
     parser.add_argument("--quick", action="store_true", help="two batches, no repeats")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     bilm = None if arguments.elmo == "none" else formats.load(arguments.elmo)
     results: list[dict[str, Any]] = []
