@@ -211,7 +211,9 @@ def test_lines_are_counted_as_they_are_read(tmp_path: Path, monkeypatch, text: s
     assert count_sentences([str(path), "-"], "sentences") is None
 
 
-def test_the_size_of_the_text_is_known_only_for_plain_files(tmp_path: Path) -> None:
+def test_the_size_of_the_text_is_known_only_for_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("-").write_bytes(b"a file of the name that stands for standard input")
     for name in ("a.txt", "b.txt", "c.gz"):
         (tmp_path / name).write_bytes(b"12345")
     plain, packed = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")], str(tmp_path / "c.gz")
