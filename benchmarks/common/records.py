@@ -58,6 +58,14 @@ class Run:
         return summarize(self.results).get(part, {})
 
 
+def parse_with_records(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Add the option `--records` to the parser of a script that trains, and parse. By default, they are in `root`."""
+    parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
+    arguments = parser.parse_args()
+    arguments.records = arguments.records or arguments.root / "records"
+    return arguments
+
+
 def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
     """Write what the page needs from a finished run folder, which `command` made.
 

@@ -36,7 +36,7 @@ from elmo.tasks.sst.data import read_trees
 from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, DATA, train_and_record
+from common.records import BASELINE, DATA, parse_with_records, train_and_record
 
 PARTS = ("train", "dev", "test")
 FEELINGS = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -132,9 +132,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each classifier (default: %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets; default: %(default)s")
-    parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
-    arguments = parser.parse_args()
-    arguments.records = arguments.records or arguments.root / "records"
+    arguments = parse_with_records(parser)
     try:
         for name, kind in product(arguments.only, arguments.kinds):
             folder: Path = arguments.root / name

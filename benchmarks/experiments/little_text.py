@@ -30,7 +30,7 @@ from elmo.text.decoding import read_lines
 from elmo.training.machine import machine_name
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, DATA, is_recorded, run_elmo, shown, train_and_record
+from common.records import BASELINE, DATA, is_recorded, parse_with_records, run_elmo, shown, train_and_record
 
 SHORT = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patience=5")
 LONG = ("--recipe", "auto", "--evaluate-every", "500", "--set", "training.max_minutes=20")
@@ -179,9 +179,7 @@ def main() -> None:
     parser.add_argument(
         "--data", type=Path, default=DATA, help="the folder of the treebanks and texts; default: %(default)s"
     )
-    parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
-    arguments = parser.parse_args()
-    arguments.records = arguments.records or arguments.root / "records"
+    arguments = parse_with_records(parser)
     try:
         for plan in PLANS:
             if plan.name not in arguments.only:

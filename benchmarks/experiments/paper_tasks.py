@@ -28,7 +28,7 @@ from elmo.tasks import load_task_recipe
 from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, DATA, train_and_record
+from common.records import BASELINE, DATA, parse_with_records, train_and_record
 
 
 @dataclass(frozen=True)
@@ -224,11 +224,9 @@ def main() -> None:
         "--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"], help="these kinds of models only"
     )
     parser.add_argument("--reduced", action="store_true", help="train for hours instead of days on a processor")
-    parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
     parser.add_argument("--device", default="auto", help="where to compute: cpu, cuda or auto")
-    arguments = parser.parse_args()
-    arguments.records = arguments.records or arguments.root / "records"
+    arguments = parse_with_records(parser)
     try:
         arguments.vectors = {read_width(path): path for path in arguments.vectors}
         for plan in PLANS:
