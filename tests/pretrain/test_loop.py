@@ -430,6 +430,20 @@ def test_a_run_with_patience_ends_early_with_the_weights_of_its_best_step(
     assert read_figures(tmp_path / "run")["weights of"] == (f"step {best}, held-out perplexity {measured[best]:.2f}")
 
 
+def train_until(run: Pretrainer, stop_after: int | None) -> Pretrainer:
+    """Train, and ask the run to stop after this step; None trains to the end."""
+    train_on = run.train_on
+
+    def train_and_stop(batch: TrainingBatch) -> list[float]:
+        if run.progress.step == stop_after:
+            run.stop()
+        return train_on(batch)
+
+    run.train_on = train_and_stop
+    run.train()
+    return run
+
+
 def test_weights_are_kept_if_they_are_the_best_however_the_run_came_to_its_end(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
@@ -439,16 +453,7 @@ def test_weights_are_kept_if_they_are_the_best_however_the_run_came_to_its_end(
     def train(name: str, max_steps: int, stop_after: int | None = None) -> Pretrainer:
         settings = recipe(max_steps=max_steps, evaluate_every_steps=3, log_every_steps=2, patience=5)
         run = Pretrainer(corpus, tmp_path / name, settings, heldout=heldout, device="cpu")
-        train_on = run.train_on
-
-        def train_and_stop(batch: TrainingBatch) -> list[float]:
-            if run.progress.step == stop_after:
-                run.stop()
-            return train_on(batch)
-
-        run.train_on = train_and_stop
-        run.train()
-        return run
+        return train_until(run, stop_after)
 
     whole = train("whole", 4).progress
     assert train("parts", 10, stop_after=4).progress.step == 4
@@ -502,16 +507,7 @@ def test_patience_goes_on_where_it_was(
 
     def start(name: str, stop_after: int | None = None) -> Pretrainer:
         run = Pretrainer(corpus, tmp_path / name, settings, heldout=heldout, device="cpu")
-        train_on = run.train_on
-
-        def train_and_stop(batch: TrainingBatch) -> list[float]:
-            if run.progress.step == stop_after:
-                run.stop()
-            return train_on(batch)
-
-        run.train_on = train_and_stop
-        run.train()
-        return run
+        return train_until(run, stop_after)
 
     whole = start("whole")
     for stop in stops:
