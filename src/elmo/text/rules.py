@@ -219,7 +219,7 @@ def _spans_by_language(paragraph: str, language: str) -> Iterator[tuple[int, int
     for boundary in sentencex.get_sentence_boundaries(language, paragraph):
         end = boundary["end_index"]
         # It takes any ordinal number for an end ("A 19. | században"), and Arabic titles of one letter ("د. | أحمد").
-        is_inside = _continues(paragraph, end) or _ends_in_uncased_letter(paragraph[start:end])
+        is_inside = _continues(_following(paragraph, end)) or _ends_in_uncased_letter(paragraph[start:end])
         if not is_inside or end == len(paragraph):
             first, last = _stripped(paragraph, start, end)
             if first < last:
@@ -232,9 +232,8 @@ def _following(paragraph: str, end: int) -> str:
     return paragraph[end : end + _FOLLOWING].lstrip(_OPENING)[:1]
 
 
-def _continues(paragraph: str, end: int) -> bool:
-    """Return whether what follows `end` can't begin a sentence: a small letter, or a mark."""
-    following = _following(paragraph, end)
+def _continues(following: str) -> bool:
+    """Return whether a character can't begin a sentence: a small letter, or a mark."""
     return following != "" and (following.islower() or following in ".!?…,;:)]}")
 
 
@@ -252,9 +251,9 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _ends_sentence(paragraph: str, start: int, mark: int, end: int) -> bool:
     """Return whether the marks from `mark` to `end` end the sentence that begins at `start`."""
-    if _continues(paragraph, end):
-        return False
     following = _following(paragraph, end)
+    if _continues(following):
+        return False
     # Only a single period is ambiguous: no abbreviation ends in "?" or "...".
     if paragraph[mark] != "." or paragraph[mark + 1] == ".":
         return True

@@ -205,14 +205,15 @@ class _Function:
         if not text.strip():
             return []
         try:
-            result = self._function(text)
-            found = [] if isinstance(result, str | bytes) else list(result)
+            found = self._function(text)
+            if not isinstance(found, str | bytes):
+                found = list(found)
         except Exception as error:  # whatever a function of someone else may raise
             raise ElmoError(
                 f"tokenizer {self._name}: failed on the text {text[:40]!r} ({type(error).__name__}: {error})"
             ) from error
-        if isinstance(result, str | bytes):  # its letters would count as tokens
-            raise ElmoError(f"tokenizer {self._name}: returned {result[:40]!r}; expected a list of tokens")
+        if isinstance(found, str | bytes):  # its letters would count as tokens
+            raise ElmoError(f"tokenizer {self._name}: returned {found[:40]!r}; expected a list of tokens")
         if all(isinstance(item, str) for item in found):
             located = align(text, found)
         else:
