@@ -26,6 +26,7 @@ from elmo.analysis.search import ContextIndex
 from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
+from elmo.text.choice import is_lower_case
 from elmo.text.reading import tokenize_block
 from elmo.text.tokenizers import Tokenizer, is_code
 
@@ -49,8 +50,8 @@ class Page:
 
     def __init__(self, embedder: Embedder, name: str, tokenizer: Tokenizer, index: ContextIndex | None) -> None:
         self._embedder, self._name, self._tokenizer, self._index = embedder, name, tokenizer, index
-        own = embedder.text is not None and embedder.text.lowercase
-        self._lowercase = own if index is None else bool(index.text.corpus.reading["lowercase"])
+        reading = None if index is None else index.text.corpus.reading
+        self._lowercase = is_lower_case(embedder.text) if reading is None else bool(reading["lowercase"])
         loader = jinja2.FileSystemLoader(Path(__file__).parent)
         environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self._template = environment.get_template("explore.html")

@@ -95,6 +95,7 @@ def command(
     from elmo.analysis.search.build import require_target
     from elmo.embed.embedder import load
     from elmo.nn.processor import prepare_device
+    from elmo.text.choice import is_lower_case
     from elmo.text.reading import expand
 
     # What can be refused without the model is refused before it is loaded.
@@ -107,7 +108,7 @@ def command(
         reading, suffix = choice.reading(encoding), str(choice)
     else:  # its words are given, so `build_index` refuses a tokenizer
         if reading["lowercase"] is None:
-            reading["lowercase"] = embedder.text is not None and embedder.text.lowercase
+            reading["lowercase"] = is_lower_case(embedder.text)
         reading, suffix = {key: value for key, value in reading.items() if value is not None}, ""
     built = build_index(
         embedder,

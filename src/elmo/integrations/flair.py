@@ -22,7 +22,8 @@ from elmo.embed import load
 from elmo.embed.engine import Precision
 from elmo.embed.layers import Layers, layer_weights
 from elmo.extras import import_extra
-from elmo.text.reading import lower
+from elmo.text.choice import is_lower_case
+from elmo.text.reading import lower_all
 
 _flair: Any = import_extra("flair", "ElmoEmbeddings")
 _base: Any = import_extra("flair.embeddings.base", "ElmoEmbeddings")
@@ -74,8 +75,8 @@ class ElmoEmbeddings(_base.TokenEmbeddings):
 
     def _add_embeddings_internal(self, sentences: list[Any]) -> None:
         tokens = [[token.text for token in sentence.tokens] for sentence in sentences]
-        if self._embedder.text is not None and self._embedder.text.lowercase:  # as the model's training text
-            tokens = [list(map(lower, sentence)) for sentence in tokens]
+        if is_lower_case(self._embedder.text):
+            tokens = lower_all(tokens)
         found = self._embedder.stream(tokens, layers=self._layers)
         for sentence, vectors in zip(sentences, found, strict=True):
             rows = vectors if vectors.ndim == 2 else vectors.transpose(1, 0, 2).reshape(vectors.shape[1], -1)

@@ -27,7 +27,8 @@ from elmo.embed.writers import DTYPES, DType
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.schema import require_choice, require_positive
-from elmo.text.reading import lower
+from elmo.text.choice import is_lower_case
+from elmo.text.reading import lower_all
 from elmo.text.tokenizers import get_tokenizer
 
 try:
@@ -163,6 +164,6 @@ class EmbeddingActor:
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             return column.to_pylist(), {}
         sentences = [self._tokenize(text or "") for text in column.to_pylist()]
-        if self._model.text is not None and self._model.text.lowercase:  # as the model's training text
-            sentences = [list(map(lower, sentence)) for sentence in sentences]
+        if is_lower_case(self._model.text):
+            sentences = lower_all(sentences)
         return sentences, {"tokens": pa.array(sentences, type=pa.list_(pa.string()))}

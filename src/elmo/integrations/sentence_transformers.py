@@ -22,8 +22,8 @@ from torch import Tensor
 
 from elmo.extras import import_extra
 from elmo.formats.elmo import Elmo
-from elmo.text.choice import tokenizer_of
-from elmo.text.reading import lower
+from elmo.text.choice import is_lower_case, tokenizer_of
+from elmo.text.reading import lower_all
 from elmo.text.tokenizers import get_tokenizer, refuse_code
 
 _InputModule: Any = import_extra("sentence_transformers.base.modules", "ElmoTokens").InputModule
@@ -65,7 +65,7 @@ class ElmoTokens(_InputModule):
         own = self.elmo.as_model().text
         self.tokenizer_name = tokenizer or tokenizer_of(own)
         self.tokenizer = get_tokenizer(self.tokenizer_name)
-        self.lowercase = (own is not None and own.lowercase) if lowercase is None else lowercase
+        self.lowercase = is_lower_case(own) if lowercase is None else lowercase
         self.requires_grad = requires_grad
 
     def get_embedding_dimension(self) -> int:
@@ -89,7 +89,7 @@ class ElmoTokens(_InputModule):
         """
         sentences = [self.tokenizer(f"{prompt or ''}{text}") for text in inputs]
         if self.lowercase:
-            sentences = [list(map(lower, sentence)) for sentence in sentences]
+            sentences = lower_all(sentences)
         to_ids = self.elmo.as_model().to_ids
         # One token at least, so that a batch of empty texts has padding to be averaged into zeros.
         longest = max(1, *map(len, sentences))

@@ -27,7 +27,7 @@ from elmo.embed.pooling import POOLS, Pool
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.schema import require_choice
-from elmo.text.choice import tokenizer_of
+from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
@@ -100,7 +100,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         embedder = self._embedder()
         tokenizer = tokenizer_of(embedder.text) if self.tokenizer is None else self.tokenizer
         tokenize = get_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
-        is_lower = embedder.text is not None and embedder.text.lowercase if self.lowercase is None else self.lowercase
+        is_lower = is_lower_case(embedder.text) if self.lowercase is None else self.lowercase
         sentences = [_tokens(document, tokenize, is_lower) for document in X]
         found = embedder.stream(sentences, layers=self.layers, pool=self.pool, batch_size=self.batch_size)
         vectors = np.empty((len(sentences), self._num_features()), np.float32)

@@ -178,6 +178,11 @@ def tokenizer_of(own: TextConfig | None) -> str:
     return name
 
 
+def is_lower_case(own: TextConfig | None) -> bool:
+    """Return whether a model's training text was converted to lower case; False if that is not known."""
+    return own is not None and own.lowercase
+
+
 def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> str:
     """Return the name of the tokenizer for a sentence that is compared with a text.
 

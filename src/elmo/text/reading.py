@@ -168,7 +168,7 @@ def tokenize_block(
                 starts.append(line)
         numbers = starts
     if lowercase:
-        sentences = [list(map(lower, sentence)) for sentence in sentences]
+        sentences = lower_all(sentences)
     return sentences, numbers
 
 
@@ -220,3 +220,8 @@ def lower(token: str) -> str:
     """Convert a token to lower case, unless it is one of the special words."""
     # BOS, EOS and UNK of `elmo.text.characters` are spelled out, because that module imports NumPy (see `parallel`).
     return token if token in ("<S>", "</S>", "<UNK>") else token.lower()
+
+
+def lower_all(sentences: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Convert the tokens of sentences to lower case, except for the special words."""
+    return [list(map(lower, sentence)) for sentence in sentences]

@@ -22,7 +22,8 @@ from elmo.formats import Model, load, save_native
 from elmo.formats.model import without_softmax
 from elmo.formats.native import CONFIG, VOCABULARY, WEIGHTS
 from elmo.integrations.spacy.parts import StoredAsFolder, find_sentences, group_docs
-from elmo.text.reading import lower
+from elmo.text.choice import is_lower_case
+from elmo.text.reading import lower_all
 
 Array = NDArray[np.float32]
 
@@ -125,8 +126,8 @@ def _embed_docs(
     """
     places = [find_sentences(doc) for doc in docs]
     words: list[Sentence] = [[doc[i].text for i in s] for doc, found in zip(docs, places, strict=True) for s in found]
-    if embedder.text is not None and embedder.text.lowercase:
-        words = [list(map(lower, sentence)) for sentence in words]
+    if is_lower_case(embedder.text):
+        words = [*lower_all(words)]
     arrays = iter(embed(words))
     for doc, found in zip(docs, places, strict=True):
         whole = np.zeros((*lead, len(doc), embedder.width), np.float32)
