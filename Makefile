@@ -15,7 +15,7 @@ setup: .venv/installed
 	$(PYTHON) -m venv .venv
 	rm -f src/elmo/_native/_kernel.*.so  # or one that no longer compiles would go unnoticed
 	$(PIP) torch
-	$(PIP) --editable '.[train]' matplotlib
+	$(PIP) --editable . matplotlib
 	touch $@
 
 # What the tests need is added to that; the kernels are there already.

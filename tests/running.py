@@ -42,9 +42,10 @@ def train(
     recipe: Recipe,
     stop_after: int | None = None,
     after_step: Callable[[int], object] = lambda step: None,
+    tensorboard: bool = False,
 ) -> Pretrainer:
     """Train, stop because of a signal after the step `stop_after`, and call `after_step` after every step."""
-    run = Pretrainer(corpus, folder, recipe, device="cpu")
+    run = Pretrainer(corpus, folder, recipe, device="cpu", tensorboard=tensorboard)
     train_on = run.train_on
 
     def train_and_tell(batch: TrainingBatch) -> list[float]:

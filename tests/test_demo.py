@@ -19,7 +19,7 @@ from elmo.extras import EXTRAS
 
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 SENSES = DEMO.with_name("senses.py")
-NOT_INSTALLED = sorted({*EXTRAS, "pandas", "ray", "sklearn"} - {"tensorboard", "matplotlib"})
+NOT_INSTALLED = sorted({*EXTRAS, "pandas", "ray", "sklearn"} - {"matplotlib"})
 """Packages that the tests need, but not the demo."""
 
 

@@ -19,7 +19,7 @@ EXTRAS = {
     "sklearn": "sklearn",
     "spacy": "spacy",
     "starlette": "explore",
-    "tensorboard": "train",
+    "tensorboard": "tensorboard",
     "uvicorn": "explore",
     "zstandard": "zstd",
 }

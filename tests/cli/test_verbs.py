@@ -266,10 +266,11 @@ def test_a_missing_extra_is_named(run: Callable[..., Done], tmp_path: Path, monk
     (tmp_path / "text.txt").write_text("a new play\n" * 50)
     prepare([str(tmp_path / "text.txt")], tmp_path / "corpus", min_count=1, workers=1)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    done = run("pretrain", "corpus", "run")
+    done = run("pretrain", "corpus", "run", "--tensorboard")
     assert done.returncode == 2
-    assert (
-        done.stderr == "elmo: pretraining needs tensorboard, which is not installed: pip install 'elmo-torch[train]'\n"
+    assert done.stderr == (
+        "elmo: writing for TensorBoard needs tensorboard, which is not installed: "
+        "pip install 'elmo-torch[tensorboard]'\n"
     )
     assert not (tmp_path / "run").exists()
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Steps between two held-out measurements. Default: measure only at the end.",
 )
+@click.option("--tensorboard", is_flag=True, help="Also write logs for TensorBoard.")
 @device_option
 @json_option
 def command(
@@ -76,6 +77,7 @@ def command(
     max_minutes: float | None,
     heldout: str | None,
     evaluate_every: int | None,
+    tensorboard: bool,
     device: str,
     as_json: bool,
 ) -> None:
@@ -106,7 +108,7 @@ def command(
         chosen, reason = choose_recipe(opened.num_tokens, run, settings)
     else:
         chosen, reason = load_pretraining_recipe(recipe, settings), None
-    training = Pretrainer(opened, run, chosen, start=model, heldout=sentences, device=device)
+    training = Pretrainer(opened, run, chosen, start=model, heldout=sentences, device=device, tensorboard=tensorboard)
     if reason is not None and training.processes.is_first:
         click.echo(reason, err=True)
     training.train()

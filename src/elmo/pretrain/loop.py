@@ -22,7 +22,6 @@ from torch import Tensor
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from elmo.extras import import_extra
 from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
@@ -37,6 +36,7 @@ from elmo.pretrain.run_folder import PretrainingFolder, Start
 from elmo.schema import to_mapping
 from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to
+from elmo.training.metrics import require_tensorboard
 
 Sentences = Sequence[Sequence[str]]
 
@@ -63,6 +63,7 @@ class Pretrainer:
         heldout: Tokenized sentences whose perplexity is measured every `training.evaluate_every_steps` steps, and at
             the end. A run with `training.patience` needs them, the same ones at every start.
         device: The device to train on, as `find_device` takes it.
+        tensorboard: Whether metrics are written for TensorBoard as well, which is an extra.
 
     Attributes:
         model: The model that is trained, with its softmax.
@@ -93,11 +94,14 @@ class Pretrainer:
         freeze_bilm: bool = False,
         heldout: Sentences = (),
         device: str = "auto",
+        tensorboard: bool = False,
     ) -> None:
         # Nothing is written before everything is checked, so that a mistake leaves no folder behind.
-        import_extra("tensorboard", "pretraining")
+        if tensorboard:
+            require_tensorboard()
         self.corpus, self.folder, self.recipe, self.heldout = corpus, folder, recipe, heldout
         self.stopped = self.is_asked_to_stop = False
+        self._tensorboard = tensorboard
         training = recipe.training
         self.processes = Processes.join(device)
         rows = self.processes.rows(training.batch_size)
@@ -195,7 +199,7 @@ class Pretrainer:
         with ExitStack() as stack:
             stack.enter_context(saving_to(self.folder))
             self.processes.on_first(lambda: stack.enter_context(self.run_folder.held()))
-            reporter = stack.enter_context(closing(Reporter(self)))
+            reporter = stack.enter_context(closing(Reporter(self, tensorboard=self._tensorboard)))
             stack.enter_context(on_interrupt(self.stop))
             while not self.is_done and not self.stopped:
                 self.step()

@@ -1,4 +1,4 @@
-"""What pretraining reports: rows of `metrics.csv` and TensorBoard, held-out perplexity, and a progress line.
+"""What pretraining reports: rows of `metrics.csv` (and TensorBoard), held-out perplexity, and a progress line.
 
 Where there is no terminal for a progress line, as in the log of a cluster, it is a line a minute.
 """
@@ -55,14 +55,15 @@ class Reporter:
 
     Args:
         run: The run, which may be one that continues: rows of steps that it will make again are dropped.
+        tensorboard: Whether rows are written for TensorBoard as well.
     """
 
-    def __init__(self, run: Pretrainer) -> None:
+    def __init__(self, run: Pretrainer, *, tensorboard: bool) -> None:
         self._run = run
         self._metrics: MetricsFile | None = None
         if run.processes.is_first:
             step = run.progress.step
-            self._metrics = MetricsFile(run.folder, "step", step, columns=FIELDS, tensorboard=True)
+            self._metrics = MetricsFile(run.folder, "step", step, columns=FIELDS, tensorboard=tensorboard)
             self._bar = show_progress("pretraining", "steps", run.total_steps, initial=step)
             self._last_line = time.monotonic()
 

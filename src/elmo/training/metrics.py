@@ -78,7 +78,7 @@ class MetricsFile:
         write_all({self._path: lambda path: write_rows(path, columns, self.rows)})
 
     def _open_board(self, start: int) -> SummaryWriter:
-        import_extra("tensorboard", "writing for TensorBoard")
+        require_tensorboard()
         from torch.utils.tensorboard.writer import SummaryWriter
 
         # Flushed after each row, not when the writer's own thread likes: nobody would hear of an error in that thread.
@@ -92,6 +92,11 @@ class MetricsFile:
                 if name not in (self._key, "seconds"):
                     self._board.add_scalar(name, value, int(row[self._key]))  # pyright: ignore[reportUnknownMemberType]
         self._board.flush()
+
+
+def require_tensorboard() -> None:
+    """Raise ElmoError unless TensorBoard is installed."""
+    import_extra("tensorboard", "writing for TensorBoard")
 
 
 def read_rows(path: Path, key: str = "step", columns: Collection[str] = ()) -> list[Row]:
