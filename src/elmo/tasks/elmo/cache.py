@@ -50,7 +50,7 @@ class LiveLayers:
 
     Example:
         ```python
-        live = LiveLayers(Embedder(elmo.load("en")), ElmoConfig())
+        live = LiveLayers(elmo.load("en"), ElmoConfig())
         cached = live.cached(sentences, Path("cache"))
         (layers,) = cached([["A", "sentence"]])  # (L, T, D)
         ```
