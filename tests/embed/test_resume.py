@@ -113,7 +113,7 @@ def test_only_what_is_missing_is_embedded_in_the_same_windows(model: Embedder, t
     windows: list[list[list[str]]] = []
     embed_window = model.embed_window
     monkeypatch.setattr(
-        model, "embed_window", lambda window, job: (windows.append(window), embed_window(window, job))[1]
+        model, "embed_window", lambda window, options: (windows.append(window), embed_window(window, options))[1]
     )
     model.write(tmp_path / "whole.h5", SENTENCES, batch_size=2)
     whole = windows.copy()

@@ -66,13 +66,13 @@ def make_conllu() -> str:
     return "".join("\n".join(lines) + "\n\n" for lines in blocks)
 
 
-def train(folder: Path, text: str, settings: dict[str, Any] | None = None, *, task: str = "tag", **job: Any) -> Path:
+def train(folder: Path, text: str, settings: dict[str, Any] | None = None, *, task: str = "tag", **config: Any) -> Path:
     """Train on `text`, which is the dev set, too, and return the run folder `run` in `folder`."""
     (folder / "text").write_text(text, encoding="utf-8")
     recipe = elmo.tasks.load_task_recipe(task, None, SMALL | (settings or {}) if task == "tag" else settings)
     files = {"train": str(folder / "text"), "dev": str(folder / "text")}
-    job = {"elmo": elmo.tasks.NO_ELMO, "device": "cpu", **files, **job}
-    Experiment(ExperimentConfig(task, recipe, folder / "run", **job)).run()
+    config = {"elmo": elmo.tasks.NO_ELMO, "device": "cpu", **files, **config}
+    Experiment(ExperimentConfig(task, recipe, folder / "run", **config)).run()
     return folder / "run"
 
 

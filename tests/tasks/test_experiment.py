@@ -35,7 +35,7 @@ Recipe = Callable[..., NerRecipe]
 FINISHED = {"README.md", "config.json", "metrics.csv", "results.json", "vocabularies.json", "weights.safetensors"}
 
 
-def make_job(
+def make_config(
     files: Path, recipe: NerRecipe, out: str = "run", elmo: str | None = "model", **options: Any
 ) -> ExperimentConfig:
     train, dev, test = (str(files / f"{name}.conll") for name in ("train", "dev", "test"))
@@ -49,13 +49,13 @@ def names(folder: Path) -> set[str]:
 
 def test_a_run_folder_is_self_contained(files: Path, recipe: Recipe) -> None:
     """The folder gives the same scores in another process after it was moved and the biLM's own folder was removed."""
-    job = make_job(files, recipe(training__max_epochs=25))
-    (result,) = Experiment(job).run()
-    assert names(job.folder) == FINISHED | {"bilm"}
-    assert names(job.folder / "bilm") == {"README.md", "config.json", "model.safetensors"}
+    config = make_config(files, recipe(training__max_epochs=25))
+    (result,) = Experiment(config).run()
+    assert names(config.folder) == FINISHED | {"bilm"}
+    assert names(config.folder / "bilm") == {"README.md", "config.json", "model.safetensors"}
     assert result.scores.keys() == {"dev", "test"}
     assert result.scores["dev"]["f1"] > 30
-    job.folder.rename(files / "moved")
+    config.folder.rename(files / "moved")
     shutil.rmtree(files / "model")
     code = (
         "import json, sys\nfrom pathlib import Path\nfrom elmo.tasks.run_folder import load_run\n"
@@ -69,9 +69,9 @@ def test_a_run_folder_is_self_contained(files: Path, recipe: Recipe) -> None:
 
 
 def test_the_card_has_the_figures(files: Path, recipe: Recipe) -> None:
-    job = make_job(files, recipe())
-    (result,) = Experiment(job).run()
-    card = (job.folder / "README.md").read_text()
+    config = make_config(files, recipe())
+    (result,) = Experiment(config).run()
+    card = (config.folder / "README.md").read_text()
     assert "| ELMo | model, 3 layers, 12 wide, at the input, cached |" in card
     assert "| trained on | train.conll, 40 examples |" in card
     assert f"| f1 | {result.scores['dev']['f1']:.2f} | {result.scores['test']['f1']:.2f} |" in card
@@ -82,29 +82,29 @@ def test_cached_vectors_train_as_live_ones(vectors: str, files: Path, recipe: Re
     """Losses of the first epoch agree to the rounding of 32-bit vectors, but not with a biLM that is trained along."""
     curves: dict[str, float] = {}
     for kind in ("cached", vectors):
-        job = make_job(files, recipe(elmo__vectors=kind, training__max_epochs=1), kind)
-        Experiment(job).run()
-        curves[kind] = read_rows(job.folder / "metrics.csv")[0]["loss"]
-        assert not (job.folder / "vectors").exists()
+        config = make_config(files, recipe(elmo__vectors=kind, training__max_epochs=1), kind)
+        Experiment(config).run()
+        curves[kind] = read_rows(config.folder / "metrics.csv")[0]["loss"]
+        assert not (config.folder / "vectors").exists()
     same = curves["cached"] == pytest.approx(curves[vectors], rel=1e-5)
     assert same == (vectors == "live")
 
 
 def test_a_given_cache_folder_is_kept_and_used(files: Path, recipe: Recipe) -> None:
     for number in range(2):
-        job = make_job(files, recipe(training__max_epochs=1), f"run{number}", cache=files / "cache")
-        Experiment(job).run()
+        config = make_config(files, recipe(training__max_epochs=1), f"run{number}", cache=files / "cache")
+        Experiment(config).run()
         assert len(names(files / "cache")) == 1
 
 
 def test_a_bilm_that_was_trained_along_is_in_the_run(files: Path, recipe: Recipe) -> None:
-    job = make_job(files, recipe(elmo__vectors="trained", training__learning_rate=0.01))
-    (result,) = Experiment(job).run()
-    run = load_run(job.folder)
-    examples = run.task.read(job.dev, run.recipe)
+    config = make_config(files, recipe(elmo__vectors="trained", training__learning_rate=0.01))
+    (result,) = Experiment(config).run()
+    run = load_run(config.folder)
+    examples = run.task.read(config.dev, run.recipe)
     assert run.task.score(examples, predict(run.task, run.model, examples)) == result.scores["dev"]
-    tuned = load_file(job.folder / WEIGHTS)["elmo.layers.bilm.forward_lstm.layers.0.bias"]
-    original = load_file(job.folder / "bilm" / "model.safetensors")["forward_lstm.layers.0.bias"]
+    tuned = load_file(config.folder / WEIGHTS)["elmo.layers.bilm.forward_lstm.layers.0.bias"]
+    original = load_file(config.folder / "bilm" / "model.safetensors")["forward_lstm.layers.0.bias"]
     assert not torch.equal(tuned, original)
 
 
@@ -112,35 +112,35 @@ def test_a_bilm_that_was_trained_along_is_in_the_run(files: Path, recipe: Recipe
 def test_a_bilm_of_whole_words(vectors: str, files: Path, recipe: Recipe) -> None:
     """The biLM is kept in the run folder with its list of words, which it needs to read text."""
     make_words.make(files / "words")
-    job = make_job(files, recipe(elmo__vectors=vectors, training__max_epochs=1), elmo="words")
-    (result,) = Experiment(job).run()
+    config = make_config(files, recipe(elmo__vectors=vectors, training__max_epochs=1), elmo="words")
+    (result,) = Experiment(config).run()
     shutil.rmtree(files / "words")
-    run = load_run(job.folder)
-    examples = run.task.read(job.dev, run.recipe)
+    run = load_run(config.folder)
+    examples = run.task.read(config.dev, run.recipe)
     assert run.task.score(examples, predict(run.task, run.model, examples)) == result.scores["dev"]
 
 
 def test_without_a_copy_the_bilm_must_stay(files: Path, recipe: Recipe) -> None:
-    job = make_job(files, recipe(training__max_epochs=1), with_bilm=False)
-    Experiment(job).run()
-    assert names(job.folder) == FINISHED
-    load_run(job.folder)
+    config = make_config(files, recipe(training__max_epochs=1), with_bilm=False)
+    Experiment(config).run()
+    assert names(config.folder) == FINISHED
+    load_run(config.folder)
     (files / "model").rename(files / "gone")
     with pytest.raises(ElmoError, match="model: no such file or folder"):
-        load_run(job.folder)
+        load_run(config.folder)
     other = make_model()
     torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)
     formats.save_native(other, files / "model")
     with pytest.raises(ElmoError, match=r"run: was not trained with the biLM that is now .*model"):
-        load_run(job.folder)
+        load_run(config.folder)
 
 
 def test_a_copy_may_be_asked_for_afterwards(files: Path, recipe: Recipe) -> None:
-    job = make_job(files, recipe(training__max_epochs=1), with_bilm=False)
-    Experiment(job).run()
-    Experiment(replace(job, with_bilm=True)).run()
+    config = make_config(files, recipe(training__max_epochs=1), with_bilm=False)
+    Experiment(config).run()
+    Experiment(replace(config, with_bilm=True)).run()
     shutil.rmtree(files / "model")
-    load_run(job.folder)
+    load_run(config.folder)
 
 
 def test_the_model_of_the_package_stays_a_name(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,29 +149,29 @@ def test_the_model_of_the_package_stays_a_name(files: Path, recipe: Recipe, monk
     shutil.copytree(files / "model", files / "package" / "en")
     (files / "en").mkdir()
     monkeypatch.chdir(files)
-    job = replace(make_job(files, recipe(training__max_epochs=1), with_bilm=False), elmo="en")
-    Experiment(job).run()
-    assert json.loads((job.folder / "config.json").read_text())["bilm"] == "en"
-    load_run(job.folder)
+    config = replace(make_config(files, recipe(training__max_epochs=1), with_bilm=False), elmo="en")
+    Experiment(config).run()
+    assert json.loads((config.folder / "config.json").read_text())["bilm"] == "en"
+    load_run(config.folder)
 
 
 def test_the_baseline_has_no_bilm(files: Path, recipe: Recipe) -> None:
-    job = make_job(files, recipe(training__max_epochs=1), elmo=None)
-    Experiment(job).run()
-    assert names(job.folder) == FINISHED
-    assert "none: the baseline" in (job.folder / "README.md").read_text()
-    load_run(job.folder)
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(config).run()
+    assert names(config.folder) == FINISHED
+    assert "none: the baseline" in (config.folder / "README.md").read_text()
+    load_run(config.folder)
 
 
 def test_several_seeds(files: Path, recipe: Recipe) -> None:
     """Each seed has the result that it has alone. The folder gets the best model, with mean and deviation of all."""
     settings = recipe(training__max_epochs=4)
-    experiment = Experiment(make_job(files, settings, num_seeds=3))
-    results, folder = experiment.run(), experiment.job.folder
+    experiment = Experiment(make_config(files, settings, num_seeds=3))
+    results, folder = experiment.run(), experiment.config.folder
     assert [result.seed for result in results] == [0, 1, 2]
     assert names(folder) == FINISHED - {"metrics.csv"} | {"bilm", "seed-0", "seed-1", "seed-2"}
     assert names(folder / "seed-1") == FINISHED
-    alone = make_job(files, replace(settings, training=replace(settings.training, seed=1)), "alone")
+    alone = make_config(files, replace(settings, training=replace(settings.training, seed=1)), "alone")
     assert Experiment(alone).run()[0].scores == results[1].scores
     summary = json.loads((folder / "results.json").read_text())
     f1 = [result.scores["dev"]["f1"] for result in results]
@@ -183,7 +183,7 @@ def test_several_seeds(files: Path, recipe: Recipe) -> None:
     assert f"| this model | seed {best.seed}, {scores} |" in (folder / "README.md").read_text()
     for path, result in ((folder, best), (folder / "seed-2", results[2])):
         run = load_run(path)
-        examples = run.task.read(experiment.job.test or "", run.recipe)
+        examples = run.task.read(experiment.config.test or "", run.recipe)
         assert run.task.score(examples, predict(run.task, run.model, examples)) == result.scores["test"]
     (folder / "seed-2").rename(files / "moved")
     with pytest.raises(ElmoError, match=r"moved: its biLM .*bilm, which all seeds of a run share, is missing"):
@@ -196,7 +196,7 @@ def test_a_cache_that_the_disk_cannot_hold_is_refused(
     usage = shutil.disk_usage(files)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=1000))
     with pytest.raises(ElmoError, match=r"vectors: ELMo's vectors of [0-9,]+ tokens take 0 MB, but only 0 MB are free"):
-        Experiment(make_job(files, recipe())).run()
+        Experiment(make_config(files, recipe())).run()
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
@@ -221,29 +221,29 @@ def test_the_same_experiment_continues(
     def scores(results: list[Result]) -> list[Any]:
         return [(result.seed, result.epochs, result.scores) for result in results]
 
-    wanted = Experiment(make_job(files, recipe(), "whole", num_seeds=num_seeds)).run()
-    job = make_job(files, recipe(), num_seeds=num_seeds)
+    wanted = Experiment(make_config(files, recipe(), "whole", num_seeds=num_seeds)).run()
+    config = make_config(files, recipe(), num_seeds=num_seeds)
     with monkeypatch.context() as patch:
         interrupt(patch, 15 * (num_seeds - 1) + 7)
-        experiment = Experiment(job)
+        experiment = Experiment(config)
         assert len(experiment.run()) == num_seeds - 1
         assert not experiment.is_done
-    last = job.folder if num_seeds == 1 else job.folder / "seed-1"
+    last = config.folder if num_seeds == 1 else config.folder / "seed-1"
     assert (last / CHECKPOINT).exists()
-    assert scores(Experiment(job).run()) == scores(wanted)
+    assert scores(Experiment(config).run()) == scores(wanted)
     assert not (last / CHECKPOINT).exists()
     monkeypatch.setattr(Trainer, "step", None)
-    assert scores(Experiment(job).run()) == scores(wanted)
+    assert scores(Experiment(config).run()) == scores(wanted)
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
 def test_two_processes_do_not_share_a_run(num_seeds: int, files: Path, recipe: Recipe) -> None:
     """The second process is refused before it has written anything."""
-    job = make_job(files, recipe(), num_seeds=num_seeds)
-    job.folder.mkdir()
-    with alone_in(job.folder), pytest.raises(ElmoError, match="run: another process is writing it"):
-        Experiment(job).run()
-    assert names(job.folder) == set()
+    config = make_config(files, recipe(), num_seeds=num_seeds)
+    config.folder.mkdir()
+    with alone_in(config.folder), pytest.raises(ElmoError, match="run: another process is writing it"):
+        Experiment(config).run()
+    assert names(config.folder) == set()
 
 
 @pytest.mark.parametrize("num_files", range(2))
@@ -251,12 +251,12 @@ def test_a_kill_before_the_first_step_is_survived(
     num_files: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run folder begins with two files. The process dies when `num_files` of them have their names."""
-    job = make_job(files, recipe(training__max_epochs=1), elmo=None)
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
     calls, replace = iter(range(9)), Path.replace
 
     def die(self: Path, target: Path) -> Path:
         if next(calls) == num_files:
-            for path in job.folder.glob(".*.partial"):  # what a kill would leave
+            for path in config.folder.glob(".*.partial"):  # what a kill would leave
                 path.with_name(f".old{path.name}").write_bytes(path.read_bytes())
             raise KeyboardInterrupt
         return replace(self, target)
@@ -264,19 +264,19 @@ def test_a_kill_before_the_first_step_is_survived(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", die)
         with pytest.raises(KeyboardInterrupt):
-            Experiment(job).run()
-    assert len(names(job.folder) & {"config.json", "vocabularies.json"}) == num_files
-    assert any(name.startswith(".old") for name in names(job.folder))
-    Experiment(job).run()
-    assert names(job.folder) == FINISHED
+            Experiment(config).run()
+    assert len(names(config.folder) & {"config.json", "vocabularies.json"}) == num_files
+    assert any(name.startswith(".old") for name in names(config.folder))
+    Experiment(config).run()
+    assert names(config.folder) == FINISHED
 
 
 def test_a_kill_after_the_results_leaves_no_checkpoint(files: Path, recipe: Recipe) -> None:
-    job = make_job(files, recipe(training__max_epochs=1), elmo=None)
-    Experiment(job).run()
-    (job.folder / CHECKPOINT).write_text("what was about to be removed")
-    Experiment(job).run()
-    assert names(job.folder) == FINISHED
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(config).run()
+    (config.folder / CHECKPOINT).write_text("what was about to be removed")
+    Experiment(config).run()
+    assert names(config.folder) == FINISHED
 
 
 @pytest.mark.parametrize(
@@ -286,29 +286,32 @@ def test_a_kill_after_the_results_leaves_no_checkpoint(files: Path, recipe: Reci
 def test_a_cache_for_nothing_is_refused(
     elmo: str | None, vectors: str, reason: str, files: Path, recipe: Recipe
 ) -> None:
-    job = make_job(files, recipe(elmo__vectors=vectors), elmo=elmo, cache=files / "cache")
+    config = make_config(files, recipe(elmo__vectors=vectors), elmo=elmo, cache=files / "cache")
     with pytest.raises(ElmoError, match=f"^cache .*cache: .*{reason}.* no vectors are kept; leave it out"):
-        Experiment(job)
+        Experiment(config)
     assert not (files / "cache").exists()
 
 
 def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) -> None:
-    Experiment(make_job(files, recipe(training__max_epochs=1))).run()
+    Experiment(make_config(files, recipe(training__max_epochs=1))).run()
     others = [
-        (make_job(files, recipe(training__max_epochs=1, dropout=0.3)), "with another recipe, text or biLM"),
-        (make_job(files, recipe(training__max_epochs=1), elmo=None), "with another recipe, text or biLM"),
+        (make_config(files, recipe(training__max_epochs=1, dropout=0.3)), "with another recipe, text or biLM"),
+        (make_config(files, recipe(training__max_epochs=1), elmo=None), "with another recipe, text or biLM"),
         (
-            replace(make_job(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")),
+            replace(make_config(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")),
             "with another recipe",
         ),
-        (replace(make_job(files, recipe(training__max_epochs=1)), test=None), "with another recipe, text or biLM"),
-        (make_job(files, recipe(training__max_epochs=2)), "was finished with other settings"),
-        (make_job(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
-        (make_job(files, recipe(), "model"), "model: is|model: is neither empty nor a run folder|'recipe' is missing"),
+        (replace(make_config(files, recipe(training__max_epochs=1)), test=None), "with another recipe, text or biLM"),
+        (make_config(files, recipe(training__max_epochs=2)), "was finished with other settings"),
+        (make_config(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
+        (
+            make_config(files, recipe(), "model"),
+            "model: is|model: is neither empty nor a run folder|'recipe' is missing",
+        ),
     ]
-    for job, says in others:
+    for config, says in others:
         with pytest.raises(ElmoError, match=says):
-            Experiment(job).run()
+            Experiment(config).run()
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
@@ -320,19 +323,19 @@ def test_a_start_that_trained_nothing_leaves_the_folder_free(
     def fail(trainer: Trainer[Any, Any], *_: object) -> None:
         raise MemoryError
 
-    job = make_job(files, recipe(training__max_epochs=1), num_seeds=num_seeds)
+    config = make_config(files, recipe(training__max_epochs=1), num_seeds=num_seeds)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train", fail)
         with pytest.raises(MemoryError):
-            Experiment(job).run()
-    assert (job.folder / "bilm").exists()
-    other = make_job(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None, num_seeds=num_seeds)
-    assert other.folder == job.folder
+            Experiment(config).run()
+    assert (config.folder / "bilm").exists()
+    other = make_config(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None, num_seeds=num_seeds)
+    assert other.folder == config.folder
     results = Experiment(other).run()
     assert len(results) == num_seeds
-    assert not (job.folder / "bilm").exists()
+    assert not (config.folder / "bilm").exists()
     with pytest.raises(ElmoError, match="was started with another recipe, text or biLM"):
-        Experiment(job).run()
+        Experiment(config).run()
 
 
 def test_seeds_that_trained_nothing_take_another_bilm(
@@ -342,59 +345,59 @@ def test_seeds_that_trained_nothing_take_another_bilm(
     other = make_model()
     torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)  # pyright: ignore[reportOptionalMemberAccess]
     formats.save_native(other, files / "other")
-    job = make_job(files, recipe(training__max_epochs=1), num_seeds=2)
+    config = make_config(files, recipe(training__max_epochs=1), num_seeds=2)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train", None)
         with pytest.raises(TypeError):
-            Experiment(job).run()
-    job = make_job(files, recipe(training__max_epochs=1), elmo="other", num_seeds=2)
+            Experiment(config).run()
+    config = make_config(files, recipe(training__max_epochs=1), elmo="other", num_seeds=2)
     with monkeypatch.context() as patch:
         interrupt(patch, 6)
-        assert len(Experiment(job).run()) == 1
-    load_run(job.folder / "seed-0")  # refuses another biLM than it was trained with
+        assert len(Experiment(config).run()) == 1
+    load_run(config.folder / "seed-0")  # refuses another biLM than it was trained with
     with pytest.raises(ElmoError, match="seed-0: was started with another recipe, text or biLM"):
-        Experiment(replace(job, elmo=str(files / "model"))).run()
-    assert len(Experiment(job).run()) == 2
+        Experiment(replace(config, elmo=str(files / "model"))).run()
+    assert len(Experiment(config).run()) == 2
 
 
 def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -> None:
     """All seeds, old and new, have one recipe and one biLM, since the best of them becomes the folder's model."""
-    job = make_job(files, recipe(training__max_epochs=1), num_seeds=2)
-    results = Experiment(job).run()
-    before = (job.folder / "results.json").read_bytes()
+    config = make_config(files, recipe(training__max_epochs=1), num_seeds=2)
+    results = Experiment(config).run()
+    before = (config.folder / "results.json").read_bytes()
     for changes, elmo in (({"dropout": 0.3}, "model"), ({}, None)):
-        other = make_job(files, recipe(training__max_epochs=1, training__seed=2, **changes), elmo=elmo, num_seeds=2)
+        other = make_config(files, recipe(training__max_epochs=1, training__seed=2, **changes), elmo=elmo, num_seeds=2)
         with pytest.raises(ElmoError, match=r"seed-[01]: was started with another recipe, text or biLM"):
             Experiment(other).run()
-    assert sorted(path.name for path in job.folder.glob("seed-*")) == ["seed-0", "seed-1"]
-    assert (job.folder / "results.json").read_bytes() == before
-    more = make_job(files, recipe(training__max_epochs=1), num_seeds=3)
+    assert sorted(path.name for path in config.folder.glob("seed-*")) == ["seed-0", "seed-1"]
+    assert (config.folder / "results.json").read_bytes() == before
+    more = make_config(files, recipe(training__max_epochs=1), num_seeds=3)
     assert [result.scores for result in Experiment(more).run()[:2]] == [result.scores for result in results]
 
 
 def test_a_run_from_before_a_key_existed_continues(
     files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = make_job(files, recipe(training__max_epochs=1))
-    results = Experiment(job).run()
-    values = json.loads((job.folder / "config.json").read_text())
+    config = make_config(files, recipe(training__max_epochs=1))
+    results = Experiment(config).run()
+    values = json.loads((config.folder / "config.json").read_text())
     del values["recipe"]["training"]["share"]
-    (job.folder / "config.json").write_text(json.dumps(values))
+    (config.folder / "config.json").write_text(json.dumps(values))
     monkeypatch.setattr(Trainer, "step", None)
-    assert Experiment(job).run() == results
+    assert Experiment(config).run() == results
 
 
 def test_words_of_a_run_stay_as_they_are(files: Path, recipe: Recipe) -> None:
     (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
     words = {"words__vectors": str(files / "v.txt"), "words__dim": 2, "words__trainable": False}
-    job = make_job(files, recipe(training__max_epochs=1, **words), elmo=None)
-    Experiment(job).run()
-    model = load_run(job.folder).model
+    config = make_config(files, recipe(training__max_epochs=1, **words), elmo=None)
+    Experiment(config).run()
+    model = load_run(config.folder).model
     assert isinstance(model, NerModel)
     assert model.words([["Ann", "Bo"]])[0].tolist() == [[1, 2], [3, 4]]
     (files / "v.txt").write_text("Bo 3 4\nAnn 1 2\n")
     with pytest.raises(ElmoError, match="run: was started with other words than the recipe's files hold now"):
-        Experiment(job).run()
+        Experiment(config).run()
 
 
 def test_an_interrupt_while_a_seed_is_measured_is_obeyed(
@@ -406,19 +409,19 @@ def test_an_interrupt_while_a_seed_is_measured_is_obeyed(
         self.stop()
         return evaluate(self, examples)
 
-    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "evaluate", interrupted)
-        assert Experiment(job).run() == []
-    assert not (job.folder / "seed-1").exists()
-    assert len(Experiment(job).run()) == 2
+        assert Experiment(config).run() == []
+    assert not (config.folder / "seed-1").exists()
+    assert len(Experiment(config).run()) == 2
 
 
 def test_hidden_files_make_no_folder_full(files: Path, recipe: Recipe) -> None:
-    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
-    job.folder.mkdir()
-    (job.folder / ".gitignore").touch()
-    assert len(Experiment(job).run()) == 2
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    config.folder.mkdir()
+    (config.folder / ".gitignore").touch()
+    assert len(Experiment(config).run()) == 2
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -438,21 +441,21 @@ def contents(folder: Path) -> dict[str, bytes]:
 )
 def test_files_of_the_user_are_no_run_of_several_seeds(others: tuple[str, ...], files: Path, recipe: Recipe) -> None:
     """The name of a folder alone does not make a run of several seeds of the one that it is in."""
-    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
     for name in others:
-        (job.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (job.folder / name).write_text("{}")
-    before = contents(job.folder)
+        (config.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (config.folder / name).write_text("{}")
+    before = contents(config.folder)
     with pytest.raises(ElmoError, match="run: neither empty nor a run of several seeds; choose another one"):
-        Experiment(job).run()
-    assert contents(job.folder) == before
+        Experiment(config).run()
+    assert contents(config.folder) == before
 
 
 def test_runs_of_one_seed_that_a_user_collected_are_not_taken_over(files: Path, recipe: Recipe) -> None:
     """A README of the user's, or a run in the folder itself, would be replaced by the best seed's."""
     settings = recipe(training__max_epochs=1)
-    Experiment(make_job(files, settings, "mine/seed-0", elmo=None)).run()
-    Experiment(make_job(files, settings, "both", elmo=None)).run()
+    Experiment(make_config(files, settings, "mine/seed-0", elmo=None)).run()
+    Experiment(make_config(files, settings, "both", elmo=None)).run()
     shutil.copytree(files / "mine" / "seed-0", files / "both" / "seed-0")
     shutil.copytree(files / "mine", files / "next-to-a-model")
     shutil.copytree(files / "model", files / "next-to-a-model" / "bilm")
@@ -460,37 +463,37 @@ def test_runs_of_one_seed_that_a_user_collected_are_not_taken_over(files: Path, 
     for name in ("mine", "both", "next-to-a-model"):
         before = contents(files / name)
         with pytest.raises(ElmoError, match=f"{name}: neither empty nor a run of several seeds"):
-            Experiment(make_job(files, settings, name, elmo=None, num_seeds=2)).run()
+            Experiment(make_config(files, settings, name, elmo=None, num_seeds=2)).run()
         assert contents(files / name) == before
 
 
 @pytest.mark.parametrize("elmo", [None, "model"])
 def test_only_caches_are_removed_after_a_training(elmo: str | None, files: Path, recipe: Recipe) -> None:
     """A user may keep static vectors under the name of the folder for caches."""
-    job = make_job(files, recipe(training__max_epochs=1), elmo=elmo)
-    Experiment(job).run()
-    assert not (job.folder / "vectors").exists()
-    (job.folder / "vectors").mkdir()
-    (job.folder / "vectors" / "glove.layers").write_text("mine")
-    Experiment(job).run()
-    assert contents(job.folder / "vectors") == {"glove.layers": b"mine"}
+    config = make_config(files, recipe(training__max_epochs=1), elmo=elmo)
+    Experiment(config).run()
+    assert not (config.folder / "vectors").exists()
+    (config.folder / "vectors").mkdir()
+    (config.folder / "vectors" / "glove.layers").write_text("mine")
+    Experiment(config).run()
+    assert contents(config.folder / "vectors") == {"glove.layers": b"mine"}
 
 
 def test_a_run_of_several_seeds_goes_on_next_to_other_folders(files: Path, recipe: Recipe) -> None:
     """A copy of a seed's folder doesn't matter, nor does the empty one of a start that was killed at once."""
-    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
-    (job.folder / "seed-0").mkdir(parents=True)
-    results = Experiment(job).run()
-    shutil.copytree(job.folder / "seed-0", job.folder / "seed-0-backup")
-    assert Experiment(job).run() == results
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    (config.folder / "seed-0").mkdir(parents=True)
+    results = Experiment(config).run()
+    shutil.copytree(config.folder / "seed-0", config.folder / "seed-0-backup")
+    assert Experiment(config).run() == results
 
 
 def test_a_folder_of_several_seeds_is_refused_to_one_seed(files: Path, recipe: Recipe) -> None:
-    Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)).run()
+    Experiment(make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)).run()
     with pytest.raises(
         ElmoError, match="holds a run of several seeds; choose another run folder, or more than one seed"
     ):
-        Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None)).run()
+        Experiment(make_config(files, recipe(training__max_epochs=1), elmo=None)).run()
 
 
 def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> None:
@@ -499,17 +502,17 @@ def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> Non
     (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
     narrow = {"words__vectors": str(files / "v.txt"), "words__dim": 3}
     jobs = [
-        (make_job(files, recipe(), elmo="unicode"), "pass with_bilm=False"),
-        (make_job(files, recipe(elmo__state="warm")), "no warm state"),
-        (make_job(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
-        (make_job(files, recipe(token_column=7)), r"train\.conll, line 1: 2 columns"),
-        (make_job(files, recipe(**narrow)), r"words\.dim: is 3, but the vectors of .*v\.txt have 2"),
+        (make_config(files, recipe(), elmo="unicode"), "pass with_bilm=False"),
+        (make_config(files, recipe(elmo__state="warm")), "no warm state"),
+        (make_config(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
+        (make_config(files, recipe(token_column=7)), r"train\.conll, line 1: 2 columns"),
+        (make_config(files, recipe(**narrow)), r"words\.dim: is 3, but the vectors of .*v\.txt have 2"),
     ]
-    for job, says in jobs:
+    for config, says in jobs:
         with pytest.raises(ElmoError, match=says):
-            Experiment(job).run()
-        assert not job.folder.exists()
-    Experiment(make_job(files, recipe(training__max_epochs=1), elmo="unicode", with_bilm=False)).run()
+            Experiment(config).run()
+        assert not config.folder.exists()
+    Experiment(make_config(files, recipe(training__max_epochs=1), elmo="unicode", with_bilm=False)).run()
 
 
 @pytest.mark.parametrize(
@@ -523,11 +526,11 @@ def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> Non
     ],
 )
 def test_damaged_vocabularies_are_named(content: str, says: str, files: Path, recipe: Recipe) -> None:
-    job = make_job(files, recipe(training__max_epochs=1), elmo=None)
-    Experiment(job).run()
-    (job.folder / "vocabularies.json").write_text(content)
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(config).run()
+    (config.folder / "vocabularies.json").write_text(content)
     with pytest.raises(ElmoError, match=rf"vocabularies.json.*: {says}"):
-        load_run(job.folder)
+        load_run(config.folder)
 
 
 @pytest.mark.parametrize(
@@ -552,7 +555,7 @@ def test_a_set_without_entities_is_refused(part: str, name: str, files: Path, re
     """Training would learn nothing from such a set. On such a dev set every epoch would be the best one."""
     (files / f"{part}.conll").write_text("Ann\tO\n")
     with pytest.raises(ElmoError, match=rf"{part}\.conll: {name} has no entity in it"):
-        Experiment(make_job(files, recipe()))
+        Experiment(make_config(files, recipe()))
 
 
 @pytest.mark.gpu
@@ -564,7 +567,7 @@ def test_trains_on_a_gpu_and_predicts_anywhere(
 ) -> None:
     """The training is also stopped within an epoch and started again."""
     settings = recipe(elmo__vectors=vectors, training__max_epochs=10, training__optimizer=optimizer)
-    job = replace(make_job(files, settings), device="cuda")
+    config = replace(make_config(files, settings), device="cuda")
     make_step = Trainer.step
 
     def stop(self: Trainer[Any, Any], batch: Any) -> None:
@@ -573,9 +576,9 @@ def test_trains_on_a_gpu_and_predicts_anywhere(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "step", stop)
-        assert Experiment(job).run() == []
-    Experiment(job).run()
-    found = {device: load_run(job.folder, device) for device in ("cuda", "cpu")}
-    examples = TASK.read(job.dev, job.recipe)
+        assert Experiment(config).run() == []
+    Experiment(config).run()
+    found = {device: load_run(config.folder, device) for device in ("cuda", "cpu")}
+    examples = TASK.read(config.dev, config.recipe)
     on_gpu, on_cpu = (predict(run.task, run.model, examples) for run in found.values())
     assert on_gpu == on_cpu

@@ -40,14 +40,14 @@ def test_a_share_outside_of_0_to_1_is_refused(share: float, recipe: Recipe) -> N
 def test_a_model_sees_only_its_share(files: Path, recipe: Recipe) -> None:
     """The model's words are those of the share. The dev set stays whole, and the card counts the share's examples."""
     settings = recipe(training__share=0.2, training__max_epochs=1, words__min_count=1)
-    job = ExperimentConfig(
+    config = ExperimentConfig(
         "ner", settings, files / "run", str(files / "train.conll"), str(files / "dev.conll"), device="cpu"
     )
-    experiment = Experiment(job)
+    experiment = Experiment(config)
     experiment.run()
-    assert experiment.sets["dev"] == TASK.read(job.dev, settings)
-    known = json.loads((job.folder / "vocabularies.json").read_text())["words"]
+    assert experiment.sets["dev"] == TASK.read(config.dev, settings)
+    known = json.loads((config.folder / "vocabularies.json").read_text())["words"]
     trained = {token for example in experiment.sets["train"] for token in example.tokens}
     assert len(experiment.sets["train"]) == 8
     assert set(known) == trained
-    assert "8 examples" in (job.folder / "README.md").read_text()
+    assert "8 examples" in (config.folder / "README.md").read_text()

@@ -165,29 +165,29 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> bool:
     from elmo.schema import from_mapping
     from elmo.tasks.task import distinct_lines
 
-    job, task, model = experiment.job, experiment.task, experiment.bilm
+    config, task, model = experiment.config, experiment.task, experiment.bilm
     if model is None:
         raise ElmoError("--finetune: --elmo none leaves nothing to fine-tune; name a model, or leave out --finetune")
-    if job.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
+    if config.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
 
     # For squad, paragraphs and questions are different kinds of text; the first one of them, the paragraphs, is used.
     def lines_of(path: str) -> dict[str, None]:
-        found = task.read(path, job.recipe)
+        found = task.read(path, config.recipe)
         return distinct_lines(sentence for example in found for sentence in next(iter(task.texts(example).values())))
 
     new_softmax = model.softmax is None
     with TemporaryDirectory(prefix="elmo-") as work:
-        path = Path(work) / f"{job.task}.txt"
-        path.write_text("".join(f"{line}\n" for line in lines_of(job.train)), encoding="utf-8")
+        path = Path(work) / f"{config.task}.txt"
+        path.write_text("".join(f"{line}\n" for line in lines_of(config.train)), encoding="utf-8")
         corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
     # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
     if is_finetuned(model, folder):
         return True
     training = from_mapping(PretrainingConfig, default_settings(model, new_softmax), "training")
     training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
-    heldout = [line.split() for line in lines_of(job.dev)]
-    result = finetune(model, corpus, folder, training, new_softmax=new_softmax, heldout=heldout, device=job.device)
+    heldout = [line.split() for line in lines_of(config.dev)]
+    result = finetune(model, corpus, folder, training, new_softmax=new_softmax, heldout=heldout, device=config.device)
     if result is None:
         return False
     figures = f"perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on the dev set"

@@ -149,10 +149,10 @@ def train(
 def _report(experiment: Experiment, as_json: bool) -> None:
     from elmo.tasks.card import describe_scores
 
-    out, results = experiment.job.folder, experiment.results
+    out, results = experiment.config.folder, experiment.results
     scores = describe_scores(results, experiment.task.metric)
     if not experiment.is_done:
-        num_seeds = experiment.job.num_seeds
+        num_seeds = experiment.config.num_seeds
         sentence = (
             f"{out}: stopped, {len(results)} of {num_seeds} runs are done; run the same command again to continue"
         )

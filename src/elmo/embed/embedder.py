@@ -102,15 +102,15 @@ class Embedder(SentenceEmbedder):
         """Forget the state that calls with `state="carry"` left, so that the next batch starts from zeros."""
         self._state = None
 
-    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
+    def _options(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
         if state == "warm":
             require_warm_state(self._warm_state)
-        return super()._job(layers, pool, state, batch_size)
+        return super()._options(layers, pool, state, batch_size)
 
-    def _embed_windows(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
-        return ((window, self.embed_window(window, job)) for window in cut)
+    def _embed_windows(self, cut: Iterable[list[Sentence]], options: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
+        return ((window, self.embed_window(window, options)) for window in cut)
 
-    def embed_window(self, window: Sequence[Sentence], job: EmbeddingOptions) -> list[NDArray[np.float32]]:
+    def embed_window(self, window: Sequence[Sentence], options: EmbeddingOptions) -> list[NDArray[np.float32]]:
         """Embed one window of sentences.
 
         With `state="carry"` the window is the batch of the caller. It may still be computed in several parts, to
@@ -118,7 +118,7 @@ class Embedder(SentenceEmbedder):
 
         Args:
             window: Lists of tokens.
-            job: The options of the call.
+            options: The options of the call.
 
         Returns:
             One array per sentence, in the order of the window.
@@ -127,33 +127,33 @@ class Embedder(SentenceEmbedder):
             ElmoError: If the vectors are not finite.
         """
         arrays: dict[int, NDArray[np.float32]] = {}
-        state = self._before(len(window), job)
-        size = None if job.carry else job.batch_size
+        state = self._before(len(window), options)
+        size = None if options.carry else options.batch_size
         types, numbered = number_types(window)
         vectors = self.engine.token_vectors(types)
         for indices in plan_batches([len(sentence) for sentence in window], self.batch_tokens, size):
             batch = PackedBatch.of([numbered[index] for index in indices])
-            before = _take_rows(state, indices) if job.carry and state else state
-            mixed, after = self._run(vectors, batch, job, before)
+            before = _take_rows(state, indices) if options.carry and state else state
+            mixed, after = self._run(vectors, batch, options, before)
             if not np.isfinite(mixed).all():
                 raise ElmoError(
                     "the model's vectors are not finite: its weights are damaged, or far too large; get the model again"
                 )
-            arrays.update(zip(indices, self._finish(batch.split(mixed), job), strict=True))
-            if job.carry and state and after:
+            arrays.update(zip(indices, self._finish(batch.split(mixed), options), strict=True))
+            if options.carry and state and after:
                 _put_rows(state, indices, after)
-        if job.carry and state:
+        if options.carry and state:
             self._state = _with_other_rows(state, self._state)
         return [arrays[index] for index in range(len(window))]
 
-    def _before(self, num_sentences: int, job: EmbeddingOptions) -> States | None:
+    def _before(self, num_sentences: int, options: EmbeddingOptions) -> States | None:
         """Return the state that each of the next sentences starts from, or one row from which all do.
 
         None stands for zeros. A carried state is a copy, with zeros in rows that no earlier batch had.
         """
-        if job.state == "warm":
+        if options.state == "warm":
             return require_warm_state(self._warm_state)
-        if not job.carry:
+        if not options.carry:
             return None
         lstm = self.config.lstm
         shapes = [(lstm.n_layers, num_sentences, width) for width in (lstm.projection_dim, lstm.dim)]
@@ -167,21 +167,21 @@ class Embedder(SentenceEmbedder):
         return state
 
     def _run(
-        self, vectors: NDArray[np.float32], batch: PackedBatch, job: EmbeddingOptions, before: States | None
+        self, vectors: NDArray[np.float32], batch: PackedBatch, options: EmbeddingOptions, before: States | None
     ) -> tuple[NDArray[np.float32], States | None]:
         """Compute the requested layers of a batch, (tokens, D) or (L+1, tokens, D), and the state after it."""
-        if job.weights is None or any(job.weights[1:]):
-            return self.engine.run(vectors, batch, job.weights, before)
+        if options.weights is None or any(options.weights[1:]):
+            return self.engine.run(vectors, batch, options.weights, before)
         # Layer 0 alone needs no LSTM, so a carried state stays as it is. Both directions read the same layer 0.
-        layer = vectors[batch.tokens[batch.inner]] * np.float32(job.weights[0])
+        layer = vectors[batch.tokens[batch.inner]] * np.float32(options.weights[0])
         return np.concatenate([layer] * (2 if self.config.bidirectional else 1), axis=1), before
 
-    def _finish(self, arrays: list[NDArray[np.float32]], job: EmbeddingOptions) -> list[NDArray[np.float32]]:
+    def _finish(self, arrays: list[NDArray[np.float32]], options: EmbeddingOptions) -> list[NDArray[np.float32]]:
         """Pool the arrays, or copy them, since a view of one sentence would keep its whole batch in memory."""
-        if job.pool is None:
+        if options.pool is None:
             return [array.copy() for array in arrays]
         bidirectional = self.config.bidirectional
-        return [pool_tokens(array, job.pool, bidirectional=bidirectional) for array in arrays]
+        return [pool_tokens(array, options.pool, bidirectional=bidirectional) for array in arrays]
 
 
 def load(source: str | Path, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> Embedder:

@@ -106,10 +106,10 @@ class ParallelEmbedder(SentenceEmbedder):
         for future in [worker.submit(_reset_state) for worker in self._workers]:
             future.result()
 
-    def _embed_windows(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
-        return self._in_parts(cut, job) if job.carry else self._in_turn(cut, job)
+    def _embed_windows(self, cut: Iterable[list[Sentence]], options: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
+        return self._in_parts(cut, options) if options.carry else self._in_turn(cut, options)
 
-    def _in_parts(self, batches: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
+    def _in_parts(self, batches: Iterable[list[Sentence]], options: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
         """Give each device the same rows of every batch, because a row's state goes to that row of the next batch.
 
         A batch is sent only after the previous one has come back. If the caller stops reading early, the states are
@@ -119,7 +119,7 @@ class ParallelEmbedder(SentenceEmbedder):
         for batch in batches:
             # Row r belongs to device r % num, independently of the batch size, which may change between calls.
             busy = self._workers[: len(batch)]
-            sent = [worker.submit(_embed, batch[number::num], job) for number, worker in enumerate(busy)]
+            sent = [worker.submit(_embed, batch[number::num], options) for number, worker in enumerate(busy)]
             try:
                 parts = [_take(worker, future) for worker, future in zip(busy, sent, strict=True)]
             except ElmoError:
@@ -128,7 +128,7 @@ class ParallelEmbedder(SentenceEmbedder):
                 raise
             yield batch, [parts[row % num][row // num] for row in range(len(batch))]
 
-    def _in_turn(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
+    def _in_turn(self, cut: Iterable[list[Sentence]], options: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
         """Give each window to the device with the fewest waiting windows."""
         on_the_way: deque[tuple[list[Sentence], _Worker, Future[Parcel]]] = deque()
 
@@ -141,7 +141,7 @@ class ParallelEmbedder(SentenceEmbedder):
                 if len(on_the_way) == WINDOWS_PER_DEVICE * len(self._workers):
                     yield take()
                 worker = min(self._workers, key=lambda worker: worker.num_waiting)
-                on_the_way.append((window, worker, worker.submit(_embed, window, job)))
+                on_the_way.append((window, worker, worker.submit(_embed, window, options)))
             while on_the_way:
                 yield take()
         finally:
@@ -223,9 +223,9 @@ def _start(source: str | Path, device: str, precision: Precision, threads: int) 
     return _Facts(_embedder.config, *own, _embedder.precision, *text, _embedder.batch_tokens)
 
 
-def _embed(window: list[Sentence], job: EmbeddingOptions) -> Parcel:
+def _embed(window: list[Sentence], options: EmbeddingOptions) -> Parcel:
     assert _embedder is not None
-    return pack(_embedder.embed_window(window, job))
+    return pack(_embedder.embed_window(window, options))
 
 
 def _reset_state() -> None:

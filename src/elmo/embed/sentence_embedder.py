@@ -182,8 +182,8 @@ class SentenceEmbedder(ABC):
         A caller may stop after any window and later continue with the sentence that follows it. The windows and batches
         are then the same, so the numbers are equal to the bit.
         """
-        job = self._job(layers, None, state, None)
-        return ([vectors for _, vectors in window] for window in self._windows(sentences, job))
+        options = self._options(layers, None, state, None)
+        return ([vectors for _, vectors in window] for window in self._windows(sentences, options))
 
     def pairs(
         self,
@@ -194,7 +194,7 @@ class SentenceEmbedder(ABC):
         batch_size: int | None = None,
     ) -> Iterator[Entry]:
         """Embed as `stream` does, but yield each array together with its sentence, as (tokens, vectors)."""
-        return chain.from_iterable(self._windows(sentences, self._job(layers, pool, state, batch_size)))
+        return chain.from_iterable(self._windows(sentences, self._options(layers, pool, state, batch_size)))
 
     def write(
         self,
@@ -246,17 +246,17 @@ class SentenceEmbedder(ABC):
             ElmoError: If the file exists already or cannot be written, if unfinished work belongs to another call or
                 text, or if an option or a sentence is invalid.
         """
-        job = self._job(layers, pool, state, batch_size)
+        options = self._options(layers, pool, state, batch_size)
         located = located and str(path).lower().endswith(".parquet")
         checksum = self.warm_fingerprint if state == "warm" else self.fingerprint
         return write_embeddings(
             path,
             sentences,
-            lambda rest, first: self._windows(rest, job, first),
-            VectorLayout(self.width, self.num_layers if job.weights is None else None, pool is not None, located),
+            lambda rest, first: self._windows(rest, options, first),
+            VectorLayout(self.width, self.num_layers if options.weights is None else None, pool is not None, located),
             {
                 "model": checksum,
-                "layers": job.weights or "all",
+                "layers": options.weights or "all",
                 "pool": pool,
                 "precision": self.precision,
                 "state": state,
@@ -359,19 +359,25 @@ class SentenceEmbedder(ABC):
         """Forget the state that calls with `state="carry"` left, so that the next batch starts from zeros."""
 
     @abstractmethod
-    def _embed_windows(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
+    def _embed_windows(self, cut: Iterable[list[Sentence]], options: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
         """Embed windows of sentences in their order. With `state="carry"`, a window is one batch."""
 
-    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
+    def _options(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
         if pool is not None:
             require_choice("pool", pool, POOLS)
         require_choice("state", state, STATES)
         require_positive("batch_size", batch_size)
         return EmbeddingOptions(layer_weights(layers, self.num_layers), pool, state, batch_size)
 
-    def _windows(self, sentences: Iterable[Sentence], job: EmbeddingOptions, first: int = 0) -> Iterator[list[Entry]]:
+    def _windows(
+        self, sentences: Iterable[Sentence], options: EmbeddingOptions, first: int = 0
+    ) -> Iterator[list[Entry]]:
         """Embed window by window. Only a few windows are in memory at a time."""
-        size = (job.batch_size or CARRY_BATCH_SIZE) if job.carry else (job.batch_size or 0) * WINDOW_BATCHES or None
+        size = (
+            (options.batch_size or CARRY_BATCH_SIZE)
+            if options.carry
+            else (options.batch_size or 0) * WINDOW_BATCHES or None
+        )
         cut = windows(sentences, WINDOW_BATCHES * self.batch_tokens, size, first)
-        for window, arrays in self._embed_windows(cut, job):
+        for window, arrays in self._embed_windows(cut, options):
             yield [Entry(*pair) for pair in zip(window, arrays, strict=True)]

@@ -100,11 +100,11 @@ Sets = Mapping[str, Sequence[Any]]
 """The examples of a task by the name of their set: "train", "dev", and "test" if there is one."""
 
 
-def read_sets(job: ExperimentConfig) -> Sets:
+def read_sets(config: ExperimentConfig) -> Sets:
     """Read the files of an experiment."""
-    task = get_task(job.task)
-    sets = {"train": task.read_train(job.train, job.recipe), "dev": task.read(job.dev, job.recipe)}
-    return sets if job.test is None else {**sets, "test": task.read(job.test, job.recipe)}
+    task = get_task(config.task)
+    sets = {"train": task.read_train(config.train, config.recipe), "dev": task.read(config.dev, config.recipe)}
+    return sets if config.test is None else {**sets, "test": task.read(config.test, config.recipe)}
 
 
 def choose(examples: Sequence[E], number: int) -> Sequence[E]:
@@ -141,7 +141,7 @@ class Experiment:
     Only the recipe's share of the training set is kept.
 
     Args:
-        job: What to do.
+        config: What to do.
         sets: The examples, if they are already read. Experiments on the same data can share them.
         layers: The source of frozen ELMo layers, if experiments share one.
 
@@ -153,22 +153,22 @@ class Experiment:
             or the settings contradict each other. A test set may have nothing to measure: no decision depends on it.
     """
 
-    def __init__(self, job: ExperimentConfig, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
-        self.job, self.task = job, get_task(job.task)
-        self.device = use_device(job.device)
-        sets = read_sets(job) if sets is None else sets
-        for name, path, examples in (("training", job.train, sets["train"]), ("dev", job.dev, sets["dev"])):
+    def __init__(self, config: ExperimentConfig, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
+        self.config, self.task = config, get_task(config.task)
+        self.device = use_device(config.device)
+        sets = read_sets(config) if sets is None else sets
+        for name, path, examples in (("training", config.train, sets["train"]), ("dev", config.dev, sets["dev"])):
             try:
                 self.task.require_gold(examples)
             except ElmoError as error:
                 raise ElmoError(f"{path}: the {name} set {error}") from None
-        self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
+        self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, config.recipe)}
         self._frozen_layers = layers  # shared by all seeds; without `layers`, made when the first seed is trained
         found = self._find_words()
-        self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe, found)
-        self.note = job.recipe.words and describe_words(job.recipe.words, found)
+        self.vocabularies = self.task.vocabularies(self.sets["train"], config.recipe, found)
+        self.note = config.recipe.words and describe_words(config.recipe.words, found)
         """One sentence on the word vectors for the user who starts the training, or None."""
-        self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
+        self.bilm: Model | None = None if config.elmo == NO_ELMO else formats.load(config.elmo)
         self.results: list[Result] = []
         self._check_bilm()
 
@@ -178,94 +178,96 @@ class Experiment:
         The original must not have run yet.
         """
         other = copy(self)
-        other.job, other.bilm = replace(self.job, elmo=elmo), formats.load(elmo)
+        other.config, other.bilm = replace(self.config, elmo=elmo), formats.load(elmo)
         other._check_bilm()
         return other
 
     @property
     def is_done(self) -> bool:
         """Whether all seeds are trained."""
-        return len(self.results) == self.job.num_seeds
+        return len(self.results) == self.config.num_seeds
 
     def run(self) -> list[Result]:
         """Train all seeds that are not trained yet, until the end or an interrupt, and return `results`."""
-        job, config = self.job, self._describe()
-        self._check_folder(config)
-        job.folder.mkdir(parents=True, exist_ok=True)
-        start = job.recipe.training.seed
-        with alone_in(job.folder):
-            if job.num_seeds > 1 and self._are_left_by_others(self._started_seeds(), config):
+        config, run_config = self.config, self._describe()
+        self._check_folder(run_config)
+        config.folder.mkdir(parents=True, exist_ok=True)
+        start = config.recipe.training.seed
+        with alone_in(config.folder):
+            if config.num_seeds > 1 and self._are_left_by_others(self._started_seeds(), run_config):
                 # Each seed's own files are forgotten when it is claimed, but its biLM is where all seeds find it.
-                shutil.rmtree(job.folder / BILM, ignore_errors=True)
-            for seed in range(start, start + job.num_seeds):
+                shutil.rmtree(config.folder / BILM, ignore_errors=True)
+            for seed in range(start, start + config.num_seeds):
                 folder = self._folder_of(seed)
                 folder.mkdir(exist_ok=True)
                 # A second process may train one of the seeds by itself. It locks only that seed's folder, so lock it
                 # here too.
-                with alone_in(folder) if folder != job.folder else nullcontext():
-                    result = self._run_seed(seed, folder, config)
+                with alone_in(folder) if folder != config.folder else nullcontext():
+                    result = self._run_seed(seed, folder, run_config)
                 if result is None:
                     return self.results
                 self.results.append(result)
-            if job.num_seeds > 1:
+            if config.num_seeds > 1:
                 self._choose_best()
-                self._write_card(job.folder, self.results)
-            if job.cache is None:
-                remove_cache(job.folder / CACHE)
+                self._write_card(config.folder, self.results)
+            if config.cache is None:
+                remove_cache(config.folder / CACHE)
         return self.results
 
     def _find_words(self) -> FileWords | None:
         """Look up the words of all sets in the recipe's files of word vectors, counting each distinct sentence once."""
-        words = self.job.recipe.words
+        words = self.config.recipe.words
         if words is None or not words.files:
             return None
         return find_words(set(map(tuple, self.task.all_sentences(chain.from_iterable(self.sets.values())))), words)
 
     def _check_bilm(self) -> None:
         """Refuse settings that do not fit the biLM, before the run folder is made."""
-        vectors = self.job.recipe.elmo.vectors
-        if self.job.cache is not None and (self.bilm is None or vectors != "cached"):
+        vectors = self.config.recipe.elmo.vectors
+        if self.config.cache is not None and (self.bilm is None or vectors != "cached"):
             reason = "without ELMo" if self.bilm is None else f"with elmo.vectors: {vectors}"
-            raise ElmoError(f"cache {self.job.cache}: {reason} no vectors are kept; leave it out")
+            raise ElmoError(f"cache {self.config.cache}: {reason} no vectors are kept; leave it out")
         if self.bilm is None:
             return
-        if self.bilm.lexicon is not None and self.job.with_bilm:
+        if self.bilm.lexicon is not None and self.config.with_bilm:
             raise ElmoError(
-                f"{self.job.elmo}: a model of ELMoForManyLangs has no copy in a run folder; pass with_bilm=False"
+                f"{self.config.elmo}: a model of ELMoForManyLangs has no copy in a run folder; pass with_bilm=False"
             )
-        if self.job.recipe.elmo.state == "warm":
+        if self.config.recipe.elmo.state == "warm":
             require_warm_state(self.bilm.warm_state)
 
-    def _check_folder(self, config: RunConfig) -> None:
+    def _check_folder(self, run_config: RunConfig) -> None:
         """Refuse a run folder that holds something else.
 
         A folder is either for one seed or for several, and the seeds of one folder differ in nothing else, unless their
         starts trained nothing.
         """
-        folder, seeds = self.job.folder, self._started_seeds()
-        if self.job.num_seeds == 1 and seeds:
+        folder, seeds = self.config.folder, self._started_seeds()
+        if self.config.num_seeds == 1 and seeds:
             raise ElmoError(f"{folder}: holds a run of several seeds; choose another run folder, or more than one seed")
-        if self.job.num_seeds > 1 and not self._may_hold_seeds(seeds):
+        if self.config.num_seeds > 1 and not self._may_hold_seeds(seeds):
             raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
-        self._are_left_by_others(seeds, config)
+        self._are_left_by_others(seeds, run_config)
 
-    def _are_left_by_others(self, seeds: Sequence[int], config: RunConfig) -> bool:
+    def _are_left_by_others(self, seeds: Sequence[int], run_config: RunConfig) -> bool:
         """Return whether these seeds, at least one, all belong to runs with other settings that trained nothing.
 
         Raises:
             ElmoError: If one of them was trained with other settings.
         """
-        left = [is_left_by_another(self._folder_of(s), config, self._recipe_of(s), self.vocabularies) for s in seeds]
+        left = [
+            is_left_by_another(self._folder_of(s), run_config, self._recipe_of(s), self.vocabularies) for s in seeds
+        ]
         return bool(left) and all(left)
 
     def _started_seeds(self) -> list[int]:
         """Return the seeds whose run folders, finished or not, are in the run folder."""
-        found = map(_OF_A_SEED.fullmatch, (path.name for path in self.job.folder.glob(SEED_FOLDER.format("*"))))
-        return sorted(int(match[1]) for match in found if match and is_run(self.job.folder / match[0]))
+        found = map(_OF_A_SEED.fullmatch, (path.name for path in self.config.folder.glob(SEED_FOLDER.format("*"))))
+        return sorted(int(match[1]) for match in found if match and is_run(self.config.folder / match[0]))
 
     def _may_hold_seeds(self, seeds: Sequence[int]) -> bool:
         """Return whether the run folder is that of several seeds, with these in it, or has nothing of the user's."""
-        folder = self.job.folder
+        folder = self.config.folder
         names = {path.name for path in folder.glob("[!.]*")}
         if not seeds:  # a process that was killed right at its start left the first seed's folder empty
             return all(_OF_A_SEED.fullmatch(name) and _is_empty(folder / name) for name in names)
@@ -277,17 +279,17 @@ class Experiment:
         return not replaced or (is_run(folder) and METRICS not in names)
 
     def _folder_of(self, seed: int) -> Path:
-        return self.job.folder if self.job.num_seeds == 1 else self.job.folder / SEED_FOLDER.format(seed)
+        return self.config.folder if self.config.num_seeds == 1 else self.config.folder / SEED_FOLDER.format(seed)
 
     def _recipe_of(self, seed: int) -> TaskRecipe:
-        return replace(self.job.recipe, training=replace(self.job.recipe.training, seed=seed))
+        return replace(self.config.recipe, training=replace(self.config.recipe.training, seed=seed))
 
-    def _run_seed(self, seed: int, folder: Path, config: RunConfig) -> Result | None:
+    def _run_seed(self, seed: int, folder: Path, run_config: RunConfig) -> Result | None:
         """Return the result of one seed, or None if it was interrupted."""
-        job, recipe = self.job, self._recipe_of(seed)
-        claim_task_run(folder, config, recipe, self.vocabularies)
-        if self.bilm is not None and job.with_bilm:
-            keep_bilm(self.bilm, job.folder / BILM)
+        config, recipe = self.config, self._recipe_of(seed)
+        claim_task_run(folder, run_config, recipe, self.vocabularies)
+        if self.bilm is not None and config.with_bilm:
+            keep_bilm(self.bilm, config.folder / BILM)
         if known := read_results(folder):
             (folder / CHECKPOINT).unlink(missing_ok=True)  # a process that was killed after writing results left it
             return known[0]
@@ -296,7 +298,7 @@ class Experiment:
         model = self.task.model(recipe, self.vocabularies, elmo)
         self.task.initialize(model, recipe)
         model.to(self.device)
-        sets, tensorboard = self.sets, job.tensorboard
+        sets, tensorboard = self.sets, config.tensorboard
         trainer: Trainer[Any, Any] = Trainer(
             self.task, model, recipe.training, folder, sets["train"], sets["dev"], tensorboard=tensorboard
         )
@@ -318,43 +320,43 @@ class Experiment:
 
         Layers that are cached are computed when the first seed asks for them, which can take hours on a large set.
         """
-        config = self.job.recipe.elmo
-        if config.vectors == "trained":
-            return make_elmo_layers(self.bilm, config, self.device)  # each seed trains a copy of its own
+        elmo_config = self.config.recipe.elmo
+        if elmo_config.vectors == "trained":
+            return make_elmo_layers(self.bilm, elmo_config, self.device)  # each seed trains a copy of its own
         if self._frozen_layers is None:
-            live = cast("LiveLayers | None", make_elmo_layers(self.bilm, config, self.device))
+            live = cast("LiveLayers | None", make_elmo_layers(self.bilm, elmo_config, self.device))
             self._frozen_layers = live
-            if live is not None and config.vectors == "cached":
+            if live is not None and elmo_config.vectors == "cached":
                 sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
-                self._frozen_layers = live.cached(sentences, self.job.cache or self.job.folder / CACHE)
+                self._frozen_layers = live.cached(sentences, self.config.cache or self.config.folder / CACHE)
         return self._frozen_layers
 
     def _describe(self) -> RunConfig:
         """Describe the run for its folder, with checksums of all examples and of the biLM."""
-        job = self.job
+        config = self.config
         bilm = checksum = None
         if self.bilm is not None:
-            is_file = Path(job.elmo).exists() and not is_bundled(job.elmo)
-            source = str(Path(job.elmo).resolve()) if is_file else job.elmo
-            kept = BILM if job.num_seeds == 1 else SHARED_BILM
-            bilm = kept if job.with_bilm else source
-            checksum = fingerprint(self.bilm, with_warm_state=job.recipe.elmo.state == "warm")
+            is_file = Path(config.elmo).exists() and not is_bundled(config.elmo)
+            source = str(Path(config.elmo).resolve()) if is_file else config.elmo
+            kept = BILM if config.num_seeds == 1 else SHARED_BILM
+            bilm = kept if config.with_bilm else source
+            checksum = fingerprint(self.bilm, with_warm_state=config.recipe.elmo.state == "warm")
         sets = {name: checksum_of_examples(examples) for name, examples in self.sets.items()}
-        return RunConfig(FORMAT, job.task, bilm=bilm, fingerprint=checksum, **sets)
+        return RunConfig(FORMAT, config.task, bilm=bilm, fingerprint=checksum, **sets)
 
     def _choose_best(self) -> None:
         """Turn the run folder into that of the seed that is best on the dev set."""
-        folder, best = self.job.folder, best_of(self.results, self.task.metric)
+        folder, best = self.config.folder, best_of(self.results, self.task.metric)
         source = self._folder_of(best.seed)
-        config, recipe = read_config(source)
-        bilm = BILM if self.bilm is not None and self.job.with_bilm else config.bilm
+        run_config, recipe = read_config(source)
+        bilm = BILM if self.bilm is not None and self.config.with_bilm else run_config.bilm
         results = {"best_seed": best.seed, "runs": [result.as_json() for result in self.results]}
         summary = summarize(self.results)
         results |= {part: {name: spread(values) for name, values in scores.items()} for part, scores in summary.items()}
         write_all(
             {
                 # The first one: after a kill, the other files are then still known to be those of a run.
-                folder / CONFIG: lambda path: write_config(path, replace(config, bilm=bilm), recipe),
+                folder / CONFIG: lambda path: write_config(path, replace(run_config, bilm=bilm), recipe),
                 folder / VOCABULARIES: lambda path: shutil.copyfile(source / VOCABULARIES, path),
                 folder / WEIGHTS: lambda path: shutil.copyfile(source / WEIGHTS, path),
                 folder / RESULTS: lambda path: write_json(path, results),
@@ -362,19 +364,19 @@ class Experiment:
         )
 
     def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
-        job = self.job
-        files = ", ".join(Path(file).name for file in self.task.files(job.train))
+        config = self.config
+        files = ", ".join(Path(file).name for file in self.task.files(config.train))
         train = f"{files}, {len(self.sets['train']):,} examples"
-        text = task_card(job.task, train, self._describe_elmo(), results, self.task.metric)
+        text = task_card(config.task, train, self._describe_elmo(), results, self.task.metric)
         write_all({folder / CARD: lambda path: write_text(path, text)})
 
     def _describe_elmo(self) -> str:
         if self.bilm is None:
             return "none: the baseline"
-        config, name = self.job.recipe.elmo, Path(self.job.elmo).name
-        width, place = self.bilm.config.width, "input and output" if config.at == "both" else config.at
-        layers = f"{self.bilm.config.num_layers} layers" if config.layers == "all" else "the top layer"
-        return f"{name}, {layers}, {width} wide, at the {place}, {config.vectors}"
+        elmo_config, name = self.config.recipe.elmo, Path(self.config.elmo).name
+        width, place = self.bilm.config.width, "input and output" if elmo_config.at == "both" else elmo_config.at
+        layers = f"{self.bilm.config.num_layers} layers" if elmo_config.layers == "all" else "the top layer"
+        return f"{name}, {layers}, {width} wide, at the {place}, {elmo_config.vectors}"
 
 
 def _is_empty(folder: Path) -> bool:

@@ -245,8 +245,10 @@ def test_coverage_counts_each_sentence_once(files: Path, recipe: Recipe) -> None
 @pytest.mark.parametrize(("trainable", "says"), [(False, True), (True, False)])
 def test_vectors_without_a_file_are_trained(trainable: bool, says: bool, files: Path, recipe: Recipe) -> None:
     """Random vectors are trained even if the recipe says otherwise, and then a note says so."""
-    job = ExperimentConfig("ner", recipe(words__trainable=trainable), files / "run", *[str(files / "train.conll")] * 2)
-    experiment = Experiment(job)
+    config = ExperimentConfig(
+        "ner", recipe(words__trainable=trainable), files / "run", *[str(files / "train.conll")] * 2
+    )
+    experiment = Experiment(config)
     assert (experiment.note is not None) == says
     assert experiment.note is None or "are random at first and are trained" in experiment.note
     assert recipe(words__trainable=trainable).words.are_trained

@@ -154,7 +154,9 @@ def test_an_interrupted_cache_is_continued(bilm: Model, tmp_path: Path, monkeypa
     def cached(folder: Path) -> bytes:
         embedder = Embedder(bilm)
         run = embedder.embed_window
-        monkeypatch.setattr(embedder, "embed_window", lambda rows, job: embedded.append(len(rows)) or run(rows, job))
+        monkeypatch.setattr(
+            embedder, "embed_window", lambda rows, options: embedded.append(len(rows)) or run(rows, options)
+        )
         LiveLayers(embedder, ElmoConfig()).cached(texts, folder)
         (path,) = folder.iterdir()
         return path.read_bytes()

@@ -226,10 +226,10 @@ def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(elmo: str, bi
     35 % of them, or 75 % with two labels."""
     source = elmo if elmo == "none" else str(trees / elmo)
     recipe = make_recipe(binary=binary, min_phrase=2)
-    job = ExperimentConfig(
+    config = ExperimentConfig(
         "sst", recipe, trees / "run", str(trees / "train.txt"), str(trees / "dev.txt"), elmo=source, device="cpu"
     )
-    (result,) = Experiment(job).run()
+    (result,) = Experiment(config).run()
     assert result.scores["dev"]["accuracy"] > 80
     arguments = ["task", "evaluate", str(trees / "run"), str(trees / "dev.txt"), "--json", "--device", "cpu"]
     done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
@@ -237,14 +237,14 @@ def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(elmo: str, bi
 
 
 def test_labels_are_predicted_for_plain_text(trees: Path) -> None:
-    job = ExperimentConfig(
+    config = ExperimentConfig(
         "sst",
         make_recipe(min_phrase=2, training__max_epochs=25),
         trees / "run",
         str(trees / "train.txt"),
         str(trees / "dev.txt"),
     )
-    Experiment(job).run()
+    Experiment(config).run()
     arguments = ["task", "predict", str(trees / "run"), "-"]
     text = "w1 w2 superb.\n\nw3 awful\n"
     done = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)

@@ -105,7 +105,7 @@ class TaskRuns:
         self.recipe = load_task_recipe(data.task, None, changes | dict(data.settings))  # the user's settings win
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
         self.folder = folder / "runs" / _slug(data.name)
-        sets = read_sets(self._job(self.recipe, folder, elmo))
+        sets = read_sets(self._config(self.recipe, folder, elmo))
         self.sets = {name: self._some(name, found) for name, found in sets.items()}
         self._layers: dict[tuple[object, ...], FrozenLayers] = {}
 
@@ -146,7 +146,7 @@ class TaskRuns:
         # "repeated" tells these runs from those of earlier versions, whose epochs on a share were short.
         folder = self.folder / (name if share == 1 else f"{name},share={share:g},repeated")
         layers = None if elmo == NO_ELMO else self._shared_layers(recipe, elmo)
-        experiment = Experiment(self._job(self._part(recipe, share), folder, elmo), self.sets, layers)
+        experiment = Experiment(self._config(self._part(recipe, share), folder, elmo), self.sets, layers)
         results = experiment.run()
         if not experiment.is_done:
             raise KeyboardInterrupt  # a run ends early only if it was interrupted, and everything is saved
@@ -165,7 +165,7 @@ class TaskRuns:
         changes = {"share": share * training.share, "epoch_steps": min(steps, MOST_STEPS)}
         return replace(recipe, training=replace(training, **changes))
 
-    def _job(self, recipe: TaskRecipe, folder: Path, elmo: str) -> ExperimentConfig:
+    def _config(self, recipe: TaskRecipe, folder: Path, elmo: str) -> ExperimentConfig:
         data, seeds = self.data, self._num_seeds
         if seeds == 1:  # the same place as with several seeds, so that seeds can be added later
             folder = folder / SEED_FOLDER.format(recipe.training.seed)
