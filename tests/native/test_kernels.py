@@ -498,7 +498,7 @@ def test_a_fork_may_pack_weights_while_another_thread_does() -> None:
 import os, sys, threading, time
 import numpy as np
 from elmo import _native
-from elmo._native import training
+from elmo._native import training_kernels
 
 def layer(size, width):
     shapes = (4 * size, width + size), (4 * size,), (1, size), (1, width + size), (1, 4 * size), (1, size), (1, size)
@@ -506,12 +506,12 @@ def layer(size, width):
     return weight, None, bias, [1], before, joined, gates, cell, None, outputs, (None, None)
 
 for number in range(8):  # from then on, weights that are given back replace others
-    training.lstm_forward(*layer(16, 16 + 16 * number))
+    training_kernels.lstm_forward(*layer(16, 16 + 16 * number))
 is_done = False
 def train():
     arguments = layer(64, 8192)
     while not is_done:
-        training.lstm_forward(*arguments)
+        training_kernels.lstm_forward(*arguments)
 thread = threading.Thread(target=train)
 thread.start()
 end, hung = time.monotonic() + 8, 0

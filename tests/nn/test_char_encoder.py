@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bridge import build
 from comparing import count_calls
-from elmo._native import training
+from elmo._native import training_kernels
 from elmo.nn import char_encoder
 from elmo.nn.highway import Highway
 from elmo.nn.memory import LayerMemory
@@ -140,7 +140,7 @@ def test_the_native_encoder_equals_torch(level: str, monkeypatch: pytest.MonkeyP
     words = ["aaaa", "<S>", "b", "", "supercalifragilistic", "ab" * 24, *(f"word{number}" for number in range(150))]
     characters = torch.from_numpy(np.stack([encode(word) for word in words]))
     names = "find_maxima", "add_to_table", "highway_forward", "highway_backward"
-    calls = [count_calls(monkeypatch, training, name) for name in names]
+    calls = [count_calls(monkeypatch, training_kernels, name) for name in names]
     # This memory held a larger batch, of which nothing may remain.
     memory = [LayerMemory() for _ in range(1 + len(bilm.char_encoder.highways))]
     bilm.char_encoder(characters.repeat(2, 1).flip(1), memory).sum().backward()
@@ -162,7 +162,7 @@ def test_a_native_highway_equals_torchs_in_bfloat16(monkeypatch: pytest.MonkeyPa
     """Both round products to the 8 bits of bfloat16; the kernels add the biases in float32."""
     torch.manual_seed(0)
     highway, x = Highway(24), torch.randn(50, 24, requires_grad=True)
-    calls = count_calls(monkeypatch, training, "highway_backward")
+    calls = count_calls(monkeypatch, training_kernels, "highway_backward")
     results: list[list[torch.Tensor]] = []
     for native in ("1", "0"):
         monkeypatch.setenv("ELMO_NATIVE", native)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from comparing import count_calls
-from elmo._native import training
+from elmo._native import training_kernels
 from elmo.nn.cross_entropy import cross_entropy
 from levels import needs_native
 
@@ -41,7 +41,7 @@ class Problem:
 def test_equals_torch(num_rows: int, num_words: int, scale: float, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows may fill several blocks. Exponents are exact to 2e-7, and sums of K of them add in another order."""
     problem = Problem(num_rows, num_words, scale)
-    native = count_calls(monkeypatch, training, "softmax")
+    native = count_calls(monkeypatch, training_kernels, "softmax")
     found = problem.solve()
     assert native, "torch would be compared with itself"
     monkeypatch.setenv("ELMO_NATIVE", "0")
@@ -54,7 +54,7 @@ def test_equals_torch_in_bfloat16(level: str, monkeypatch: pytest.MonkeyPatch) -
     """Both round products and probabilities to the 8 bits of bfloat16, now and then to neighbouring numbers."""
     problem = Problem()
     with torch.autocast("cpu", torch.bfloat16):
-        native = count_calls(monkeypatch, training, "softmax")
+        native = count_calls(monkeypatch, training_kernels, "softmax")
         found = problem.solve()
         assert native, "torch would be compared with itself"
         monkeypatch.setenv("ELMO_NATIVE", "0")
@@ -105,7 +105,7 @@ def test_columns_that_do_not_exist_are_refused() -> None:
         products, bias, targets, losses, shares, d_bias = (
             np.zeros(shape, np.float32) for shape in ((2, 3), 3, 2, num_losses, 2, (1, 3))
         )
-        training.softmax(products, bias, targets, np.array(own), losses, shares, d_bias)
+        training_kernels.softmax(products, bias, targets, np.array(own), losses, shares, d_bias)
 
     with pytest.raises(ValueError, match="own holds 0 to 3, but there are 3 columns"):
         run([0, 3])

@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from bridge import build, state_of
 from comparing import count_calls
-from elmo._native import training
+from elmo._native import training_kernels
 from elmo.config import LSTMConfig
 from elmo.nn.lstm import LSTMLayer, LSTMStack, LSTMState
 from elmo.nn.precision import PRODUCTS, own_products
@@ -239,7 +239,7 @@ def test_the_native_layer_equals_torch(
     number that this moves across a clip gets or loses its gradient.
     """
     problem = Problem(*sizes, precision, clip)
-    calls = [count_calls(monkeypatch, training, name) for name in ("lstm_forward", "lstm_backward")]
+    calls = [count_calls(monkeypatch, training_kernels, name) for name in ("lstm_forward", "lstm_backward")]
     found = problem.solve()
     is_odd = any(size % 2 for size in sizes)
     assert [len(made) for made in calls] == ([0, 0] if precision == "bf16" and is_odd else [1, 1])
@@ -336,4 +336,4 @@ def test_the_native_layer_refuses_other_types_and_shapes(changed: dict[str, Any]
     arguments: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     arguments |= {"batch_sizes": [3, 2], "outputs": np.zeros((5, 4), np.float32), "clips": (None, None), **changed}
     with pytest.raises(ValueError, match=message):
-        training.lstm_forward(**arguments)
+        training_kernels.lstm_forward(**arguments)

@@ -1,7 +1,7 @@
 """Native kernels in C++ for x86-64 and 64-bit Arm CPUs: those of inference, and which ones this machine has.
 
 `Linear` and `Recurrence` compute products and LSTM recurrences with weights that are packed once; `Convolution` and
-`highway` do what else a char encoder does. The kernels of training are in `elmo._native.training`.
+`highway` do what else a char encoder does. The kernels of training are in `elmo._native.training_kernels`.
 
 The extension module exists if the package was built with a compiler (see setup.py). At run time it uses the kernels
 for the best instruction set of the CPU. `available()` tells what this machine can use; the environment variable

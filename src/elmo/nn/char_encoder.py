@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmo._native import training
+from elmo._native import training_kernels
 from elmo.config import CharCNNConfig
 from elmo.errors import ElmoError
 from elmo.nn.highway import Highway
@@ -264,7 +264,7 @@ class _NativeFeatures(torch.autograd.Function):
         for number, (table, bias, offset) in enumerate(zip(tables, biases, ctx.offsets, strict=False)):
             places.append(memory.take(f"places_{number}", (len(characters), len(bias)), table, torch.uint8))
             arrays = as_arrays(table=table, bias=bias, ids=characters, lengths=lengths, out=out, places=places[-1])
-            training.find_maxima(
+            training_kernels.find_maxima(
                 **arrays, offset=offset, activation=ctx.activation, num_threads=torch.get_num_threads()
             )
         ctx.save_for_backward(characters, out, *tables, *places)
@@ -282,7 +282,7 @@ class _NativeFeatures(torch.autograd.Function):
         d_biases = [table.new_zeros(table.shape[2]) for table in tables]
         for d_table, d_bias, where, offset in zip(d_tables, d_biases, places, ctx.offsets, strict=False):
             arrays = as_arrays(out=out, d_out=d_out, ids=characters, places=where, d_table=d_table, d_bias=d_bias)
-            training.add_to_table(
+            training_kernels.add_to_table(
                 **arrays, offset=offset, activation=ctx.activation, num_threads=torch.get_num_threads()
             )
         return *(None,) * 4, *d_tables, *d_biases

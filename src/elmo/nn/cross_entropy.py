@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmo._native import training
+from elmo._native import training_kernels
 from elmo.nn.precision import add_product, as_arrays, product_dtype, uses_native
 
 CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 20, 1 << 26
@@ -122,7 +122,7 @@ def _to_probabilities(
             target_shares=shares,
             d_bias=d_bias,
         )
-        training.softmax(**arrays)
+        training_kernels.softmax(**arrays)
         return
     # float32 from here on, even if the scores are bfloat16: a sum of thousands of probabilities of 8 bits would be
     # far off. The highest score is subtracted first, so that no exponential overflows and at least one is 1.

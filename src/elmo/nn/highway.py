@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmo._native import training
+from elmo._native import training_kernels
 from elmo.nn.memory import LayerMemory
 from elmo.nn.precision import add_product, as_arrays, product_dtype, uses_native
 
@@ -69,7 +69,7 @@ class _NativeHighway(torch.autograd.Function):
             torch.mm(rounded, weight.to(dtype).t(), out=columns)
         bias, out = torch.cat([transform_bias, gate_bias]), memory.take("out", (rows, size), x)
         arrays = as_arrays(products=products, bias=bias, x=x, out=out)
-        training.highway_forward(**arrays, num_threads=torch.get_num_threads())
+        training_kernels.highway_forward(**arrays, num_threads=torch.get_num_threads())
         ctx.save_for_backward(x, products, transform, gate, bias)
         ctx.memory = memory
         return out
@@ -89,7 +89,7 @@ class _NativeHighway(torch.autograd.Function):
         arrays = as_arrays(
             products=products, bias=bias, x=x, d_out=d_out, d_products=d_products, d_x=d_x, d_bias=d_bias
         )
-        training.highway_backward(**arrays)
+        training_kernels.highway_backward(**arrays)
         halves = d_products.split(size, dim=1)
         if ctx.needs_input_grad[0]:
             for weight, columns in zip((transform, gate), halves, strict=True):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmo._native import training
+from elmo._native import training_kernels
 from elmo.config import FORGET_BIAS
 from elmo.nn.memory import LayerMemory
 from elmo.nn.packing import step_slices
@@ -177,7 +177,7 @@ class _Steps(NamedTuple):
                 mixed=cells.mixed if has_projection else None,
                 outputs=outputs,
             )
-            training.lstm_forward(
+            training_kernels.lstm_forward(
                 **arrays, batch_sizes=self.batch_sizes, clips=clips, num_threads=torch.get_num_threads()
             )
             return
@@ -238,7 +238,7 @@ class _Steps(NamedTuple):
                 d_out=d_out if has_projection else None,
                 d_joined=d_joined,
             )
-            training.lstm_backward(
+            training_kernels.lstm_backward(
                 **arrays, batch_sizes=self.batch_sizes, clips=clips, num_threads=torch.get_num_threads()
             )
             return
@@ -266,7 +266,7 @@ class _Steps(NamedTuple):
         """Return a tensor whose first axis are the gates (4H, …) with this axis in the order of the weights."""
         if not self.native:
             return gates
-        order = training.gate_order(len(gates) // 4)
+        order = training_kernels.gate_order(len(gates) // 4)
         return gates.unflatten(0, order).transpose(0, 1).flatten(0, 2)
 
     def _rounded(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:

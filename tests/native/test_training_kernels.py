@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmo._native import training
+from elmo._native import training_kernels
 from levels import needs_native
 
 pytestmark = needs_native
@@ -77,15 +77,15 @@ class Layer:
         gates, cells, mixed = (np.full((N, n), np.nan, np.float32) for n in (4 * size, size, size))
         outputs, d_out = (np.full((N, self.out_size), np.nan, np.float32) for _ in range(2))
         d_gates, d_joined, d_cell = np.empty_like(gates), np.empty_like(joined), np.zeros_like(given["cell"])
-        training.lstm_forward(
+        training_kernels.lstm_forward(
             *(given["weight"], weight_hr, given["bias"], self.sizes, given["cell"], joined, gates, cells),
             *(mixed if has_projection else None, outputs, self.clips, num_threads),
         )
-        training.lstm_backward(
+        training_kernels.lstm_backward(
             *(given["weight"], weight_hr, self.sizes, given["cell"], gates, cells, outputs, self.d_outputs),
             *(self.d_cells, d_cell, d_gates, d_out if has_projection else None, d_joined, self.clips, num_threads),
         )
-        ordered = d_gates.reshape(N, *training.gate_order(size)).swapaxes(1, 2).reshape(N, 4 * size)
+        ordered = d_gates.reshape(N, *training_kernels.gate_order(size)).swapaxes(1, 2).reshape(N, 4 * size)
         gradients = {
             "weight": ordered.T @ joined,
             "bias": ordered.sum(axis=0),
@@ -135,9 +135,9 @@ def test_a_batch_without_steps_runs_nothing(level: str) -> None:
     nothing = {n: np.empty((0, n), np.float32) for n in (2, 4, 6, 16)}
     weight, weight_hr, bias = np.ones((16, 6), np.float32), np.ones((2, 4), np.float32), np.ones(16, np.float32)
     arrays = weight, weight_hr, bias, [], nothing[4], nothing[6], nothing[16], nothing[4], nothing[4], nothing[2]
-    training.lstm_forward(*arrays, (None, None))
+    training_kernels.lstm_forward(*arrays, (None, None))
     arrays = weight, weight_hr, [], nothing[4], nothing[16], nothing[4], nothing[2], nothing[2], None, nothing[4]
-    training.lstm_backward(*arrays, nothing[16], nothing[2], nothing[6], (None, None))
+    training_kernels.lstm_backward(*arrays, nothing[16], nothing[2], nothing[6], (None, None))
 
 
 def test_the_clips_of_these_layers_matter() -> None:
@@ -163,12 +163,12 @@ def test_features_and_their_gradient_are_those_of_look_ups(level: str, filters: 
     columns = slice(2, 2 + filters)
     gradient = random.standard_normal((9, filters + 3)).astype(np.float32)
     out, places = np.full((9, filters + 3), 7, np.float32), np.empty((9, filters), np.uint8)
-    training.find_maxima(table, bias, ids, lengths, out, 2, places, activation)
+    training_kernels.find_maxima(table, bias, ids, lengths, out, 2, places, activation)
     np.testing.assert_allclose(out[:, columns], wanted, rtol=0, atol=1e-6)
     np.testing.assert_array_equal(np.delete(out, np.arange(2, 2 + filters), axis=1), 7)
     np.testing.assert_array_equal(places, windows.argmax(axis=0))
     d_table, d_bias, inner = np.ones_like(table), np.ones_like(bias), gradient[:, columns] * slope
-    training.add_to_table(out, gradient, 2, ids, places, activation, d_table, d_bias)
+    training_kernels.add_to_table(out, gradient, 2, ids, places, activation, d_table, d_bias)
     wanted = np.ones(table.shape)
     for row in range(9):
         for k in range(filters):
@@ -195,8 +195,8 @@ def test_a_highway_of_training_follows_its_equation(level: str, size: int) -> No
     for num_threads in (1, 2, 3):
         out, d_x = np.full((5, size), np.nan, np.float32), np.full((5, size), np.nan, np.float32)
         d_products, d_bias = np.full((5, 2 * size), np.nan, np.float32), np.zeros((num_threads, 2 * size), np.float32)
-        training.highway_forward(given["products"], given["bias"], given["x"], out, num_threads)
-        training.highway_backward(given["products"], given["bias"], given["x"], d_out, d_products, d_x, d_bias)
+        training_kernels.highway_forward(given["products"], given["bias"], given["x"], out, num_threads)
+        training_kernels.highway_backward(given["products"], given["bias"], given["x"], d_out, d_products, d_x, d_bias)
         np.testing.assert_allclose(out, reference_highway(exact), rtol=0, atol=5e-7)
         for got, name in ((d_products, "products"), (d_x, "x"), (d_bias.sum(axis=0), "bias")):
             np.testing.assert_allclose(got, wanted[name], rtol=0, atol=2e-6, err_msg=name)
@@ -211,8 +211,8 @@ def test_a_highway_reads_and_writes_products_of_bf16(level: str) -> None:
     results = []
     for given in (words, products):
         out, d_x, d_bias, d_products = np.empty_like(x), np.empty_like(x), np.zeros((1, 40), np.float32), given.copy()
-        training.highway_forward(given, bias, x, out)
-        training.highway_backward(given, bias, x, d_out, d_products, d_x, d_bias)
+        training_kernels.highway_forward(given, bias, x, out)
+        training_kernels.highway_backward(given, bias, x, d_out, d_products, d_x, d_bias)
         results.append((out, d_x, d_bias, d_products))
     for narrow, wide in zip(results[0][:3], results[1][:3], strict=True):
         np.testing.assert_array_equal(narrow, wide)
@@ -225,7 +225,7 @@ def test_bf16_keeps_nan_of_all_bits(level: str) -> None:
     products, bias, x = np.full((1, 64), 0x3F80, np.uint16), np.zeros(64, np.float32), np.zeros((1, 32), np.float32)
     d_out, d_products, d_bias = np.ones_like(x), np.zeros_like(products), np.zeros((1, 64), np.float32)
     d_out[:, ::2] = np.array(0x7FFFFFFF, np.uint32).view(np.float32)
-    training.highway_backward(products, bias, x, d_out, d_products, np.empty_like(x), d_bias)
+    training_kernels.highway_backward(products, bias, x, d_out, d_products, np.empty_like(x), d_bias)
     found = (d_products.astype(np.uint32) << 16).view(np.float32).reshape(2, 32)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(d_out).repeat(2, axis=0))
 
@@ -243,7 +243,7 @@ def test_the_softmax_of_training_follows_its_definition(level: str, columns: int
     for num_threads in (1, 2):
         products, losses, shares = scores.copy(), np.empty(5, np.float32), np.empty(5, np.float32)
         d_bias = np.zeros((num_threads, columns), np.float32)
-        training.softmax(products, bias, targets, own, losses, shares, d_bias)
+        training_kernels.softmax(products, bias, targets, own, losses, shares, d_bias)
         np.testing.assert_allclose(products, powers / total[:, None], rtol=0, atol=5e-7)
         np.testing.assert_allclose(losses, np.log(total) - targets, rtol=0, atol=2e-6)
         np.testing.assert_allclose(shares, np.exp(targets) / total, rtol=0, atol=5e-7)
@@ -260,8 +260,8 @@ def test_native_maxima_keep_nan_and_do_not_depend_on_threads(level: str) -> None
     for num_threads in (1, 3):
         out, places, d_table = np.empty((9, 70), np.float32), np.empty((9, 70), np.uint8), np.zeros_like(table)
         d_bias = np.zeros_like(bias)
-        training.find_maxima(table, bias, ids, lengths, out, 0, places, "relu", num_threads)
-        training.add_to_table(out, gradient, 0, ids, places, "relu", d_table, d_bias, num_threads)
+        training_kernels.find_maxima(table, bias, ids, lengths, out, 0, places, "relu", num_threads)
+        training_kernels.add_to_table(out, gradient, 0, ids, places, "relu", d_table, d_bias, num_threads)
         results.append((out, places, d_table, d_bias))
     for alone, together in zip(*results, strict=True):
         np.testing.assert_array_equal(alone, together)
@@ -291,4 +291,4 @@ def test_the_native_backward_pass_refuses_what_it_would_write_elsewhere(changed:
     arguments |= {"places": np.zeros((3, 4), np.uint8), "d_table": np.zeros((7, 20, 4), np.float32)}
     arguments |= {"d_bias": np.zeros(4, np.float32), **changed}
     with pytest.raises(ValueError, match=message):
-        training.add_to_table(**arguments)
+        training_kernels.add_to_table(**arguments)
