@@ -68,6 +68,13 @@ def test_sentences_are_chosen_by_value_beginning_or_range(origins: Origins, want
     assert np.flatnonzero(origins.where(wanted)).tolist() == chosen
 
 
+@pytest.mark.parametrize(("wanted", "chosen"), [("../b.txt", [1]), ("../*", [0, 1, 2]), ("../b*", [1])])
+def test_a_file_in_the_folder_above_is_no_range(wanted: str, chosen: list[int]) -> None:
+    numbers = np.array([[0, 1], [1, 1], [2, 1]], np.int32)
+    origins = Origins(["../a.txt", "../b.txt", "../c.txt"], numbers)
+    assert np.flatnonzero(origins.where({"file": wanted})).tolist() == chosen
+
+
 def test_what_does_not_exist_is_said(origins: Origins) -> None:
     with pytest.raises(ElmoError, match="no column 'place' of metadata; it has file, year, author"):
         origins.where({"place": "Down"})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,9 @@ def test_one_and_several_words_can_be_compared(model: Embedder, tmp_path: Path) 
         assert use.similarity == pytest.approx(cosine, abs=ROUNDING)
     found = index.find_neighbors("Old York", ["My", "Old", "York"], among=["York"])
     assert (found.num_uses, found.length, {use.word for use in found.uses}) == (4, 2, {"York"})
+    for options in ({}, {"ignore_case": True}):
+        twice = index.find_neighbors("York", ["Old", "York"], among=["New York", "Paris", "New York"], **options)
+        assert (twice.num_uses, len(twice.uses)) == (3, 3)
     with pytest.raises(ElmoError, match="all runs of several words can't be compared in an index; search the text"):
         index.find_neighbors("New York", any_word=True)
 
@@ -178,6 +182,19 @@ def test_parts_are_searched_as_one(model: Embedder, text: str, tmp_path: Path, m
         for name in ("whole", "parts")
     )
     assert_same(parts, whole)
+
+
+def test_threads_search_the_same_index(model: Embedder, text: str, tmp_path: Path, monkeypatch) -> None:
+    """A search goes from part to part. Another one at the same time must not lead it to another part."""
+    monkeypatch.setattr(build, "PART_TOKENS", 60)
+    build_index(model, [text], tmp_path / "index")
+    store = ContextIndex(tmp_path / "index", model).store
+    vectors = np.random.default_rng(0).standard_normal((2, store.width)).astype(np.float32)
+    queries = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    wanted = [store.nearest(query, 10).tolist() for query in queries]
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda number: store.nearest(queries[number % 2], 10).tolist(), range(600)))
+    assert found == wanted * 300
 
 
 def test_product_quantised_vectors_give_exact_similarities(model: Embedder, sentences, text: str, tmp_path) -> None:
@@ -369,6 +386,38 @@ def test_a_kill_while_all_is_put_together_loses_nothing(
     assert again.num_kept_tokens == again.num_tokens
     assert ContextIndex(folder, model).layer_name == "layer 1"
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_a_kill_after_all_is_put_together_does_not_stop_another_text(
+    model: Embedder, text: str, tmp_path: Path, monkeypatch
+) -> None:
+    """The file that says what the unfinished work is of was left. The next run sees that nothing is unfinished."""
+    folder, unlink = tmp_path / "index", Path.unlink
+
+    class KilledError(BaseException):
+        pass
+
+    def killed(self: Path, missing_ok: bool = False) -> None:
+        if self.name == build.JOB:
+            raise KilledError
+        unlink(self, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KilledError):
+            build_index(model, [text], folder)
+    assert build_index(model, [text], folder).was_there
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_an_index_is_replaced_where_a_link_leads_to(model: Embedder, text: str, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "index", target_is_directory=True)
+    for layer in (0, 1):
+        build_index(model, [text], link, layer=layer, overwrite=True)
+        assert ContextIndex(tmp_path / "index", model).layer_name == f"layer {layer}"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "link"]
+    assert link.is_symlink()
 
 
 def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -56,8 +55,6 @@ class Page:
         environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self._template = environment.get_template("explore.html")
         self._example = index and " ".join(cut_around(index.text.sentence(0), 0)[1])
-        # Requests are answered in threads, but a search of the index changes its state (`VectorStore`).
-        self._lock = threading.Lock()
 
     def app(self, *hosts: str) -> Starlette:
         """Return the application, which answers only requests for these host names; "*" allows all.
@@ -80,9 +77,8 @@ class Page:
         try:
             sentences = self._sentences(text, str.split if spaces else self._tokenizer)
             if is_chosen:
-                with self._lock:
-                    line, word = number(asked, "line", 0), number(asked, "word", 0)
-                    view = look(self._embedder, sentences, line, word, self._index, settings(asked))
+                line, word = number(asked, "line", 0), number(asked, "word", 0)
+                view = look(self._embedder, sentences, line, word, self._index, settings(asked))
         except ElmoError as problem:
             error = str(problem)
         page = self._template.render(

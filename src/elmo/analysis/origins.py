@@ -156,7 +156,8 @@ class Origins:
         mask = np.ones(len(self), np.bool_)
         for column, value in wanted.items():
             known, numbers = self.values(column)
-            is_wanted = np.array([_fits(one, value) for one in known], np.bool_)
+            # A value that is there is meant itself, even if it looks like a range, as the file ../letters.txt does.
+            is_wanted = np.array([one == value if value in known else _fits(one, value) for one in known], np.bool_)
             if not is_wanted.any():
                 some = ", ".join([one for one in known if one][:5])
                 raise ElmoError(
@@ -171,13 +172,11 @@ def _is_below(numbers: NDArray[np.int32], end: int) -> bool:
 
 
 def _fits(value: str, wanted: str) -> bool:
-    """Return whether a value of a column is the wanted one, has the wanted beginning, or lies in the wanted range."""
-    if value == wanted:  # even if it looks like a range, as ../letters.txt
-        return True
-    if RANGE in wanted:
-        first, _, last = wanted.partition(RANGE)
-        return bool(value) and _is_from(value, first) and _is_up_to(value, last)
-    return wanted.endswith(ANY_END) and value.startswith(wanted.removesuffix(ANY_END))
+    """Return whether a value of a column has the wanted beginning, or lies in the wanted range."""
+    if wanted.endswith(ANY_END):
+        return value.startswith(wanted.removesuffix(ANY_END))
+    first, dots, last = wanted.partition(RANGE)
+    return bool(dots and value) and _is_from(value, first) and _is_up_to(value, last)
 
 
 def _is_from(value: str, first: str) -> bool:

@@ -110,9 +110,14 @@ def build_index(
         ```
     """
     folder, start = Path(folder), time.perf_counter()
+    if (
+        folder.is_symlink()
+    ):  # the index is made where the link leads to, as a link to a folder cannot be replaced by one
+        folder = folder.resolve()
     weights = single_layer_weights(layer, embedder.num_layers)
     if tagged is not None:
         require_choice("tagged", tagged, COLUMNS)
+    require_choice("vectors", kind, stored.KINDS)
     stored.import_faiss()
     require_target(folder)
     how: dict[str, Any] = {
@@ -130,7 +135,7 @@ def build_index(
         # The text is prepared on every start, even if all vectors are there: its checksum tells whether they are of it.
         text = prepare_text(sources, work / NEW, tagged, metadata, reading)
         corpus = text.corpus
-        stored.check_kind(kind, corpus.num_tokens)
+        stored.require_enough_tokens(kind, corpus.num_tokens)
         job = how | {"text": corpus.checksum}
         if is_there:
             if not _is_of(folder, job | {"tags": [*text.tag_names]}) or not _has_same_tags(folder, work / NEW):
@@ -143,6 +148,8 @@ def build_index(
                 if not ((folder / name).exists() and filecmp.cmp(work / NEW / name, folder / name, shallow=False)):
                     (work / NEW / name).replace(folder / name)
             shutil.rmtree(work / NEW)
+            if not any(work.glob(PARTS)) and not (work / TRAINED).exists():
+                (work / JOB).unlink(missing_ok=True)  # left by a kill after the last rename of `_complete`
             done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
             return Built(folder, *done, _size_of(folder), time.perf_counter() - start, was_there=True)
         _find_work(work, job, folder, overwrite)

@@ -180,6 +180,8 @@ class ContextIndex:
             raise ElmoError("all runs of several words can't be compared in an index; search the text itself for them")
         position = 0 if sentence is None else position_of(sentence, words, ignore_case, occurrence)
         phrases = [] if any_word else [words_of(each) for each in among] or [words]
+        # A phrase that is given twice is still searched once.
+        phrases = list({tuple(map(str.casefold, each) if ignore_case else each): each for each in phrases}.values())
         if all(len(phrase) == 1 for phrase in phrases):
             singles = [single for (single,) in phrases] or None
             chosen, runs = self.text.having(singles, tags, where, ignore_case=ignore_case), []

@@ -7,6 +7,7 @@ have length 1, so that the inner product is the cosine.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
-from elmo.schema import require_choice
 
 Vectors = NDArray[np.float32]
 Kind = Literal["float16", "pq"]
@@ -68,9 +68,8 @@ def import_faiss() -> Any:
     return faiss
 
 
-def check_kind(kind: str, num_tokens: int) -> None:
-    """Raise an ElmoError for an unknown kind of vectors, or one for which the text has too few tokens."""
-    require_choice("vectors", kind, KINDS)
+def require_enough_tokens(kind: Kind, num_tokens: int) -> None:
+    """Raise an ElmoError for a kind of vectors for which the text has too few tokens."""
     if kind == "pq" and num_tokens < PQ_MIN_TOKENS:
         raise ElmoError(f"vectors: pq needs {PQ_MIN_TOKENS} tokens to learn from, the text has {num_tokens}")
 
@@ -134,6 +133,7 @@ class VectorStore:
         self._index = _read(trained)  # the centroids, and no vectors
         self._parts = [self._map(path) for path in parts]
         self.num_vectors = sum(part.compute_ntotal() for part in self._parts)
+        self._searching = threading.Lock()  # a search lends the groups of one part after the other to the only index
 
     @property
     def width(self) -> int:
@@ -229,11 +229,12 @@ class VectorStore:
         # long.
         cosines: list[Vectors] = []
         numbers: list[NDArray[np.int64]] = []
-        for groups in self._parts:
-            self._index.replace_invlists(groups, False)
-            found = self._index.search(query[None], size, params=settings)
-            cosines.append(found[0][0])
-            numbers.append(found[1][0])
+        with self._searching:
+            for groups in self._parts:
+                self._index.replace_invlists(groups, False)
+                found = self._index.search(query[None], size, params=settings)
+                cosines.append(found[0][0])
+                numbers.append(found[1][0])
         order = np.argsort(-np.concatenate(cosines), kind="stable")
         merged = np.concatenate(numbers)[order]  # -1 where a part has fewer than `size`
         if merged.max(initial=-1) >= self.num_vectors:
