@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +210,11 @@ def test_a_column_goes_before_a_date_unless_one_is_named() -> None:
     assert find_periods(table, "file").names == ("a", "b")
 
 
+def test_dates_are_for_periods_that_need_them() -> None:
+    with pytest.raises(ElmoError, match="dates: has no effect on periods by author, only on those by year, decade"):
+        find_periods(origins("1843", "1901"), "author", "date")
+
+
 @pytest.mark.parametrize(
     ("found", "by", "says"),
     [
@@ -296,5 +302,8 @@ def test_a_folder_that_is_no_index(tmp_path: Path) -> None:
 
 def test_pictures_of_many_periods(index: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'elmo-torch[analysis]'")
-    plot_change(tmp_path / "gay.png", ChangeIndex(index, "file").word("gay"))
+    found = ChangeIndex(index, "file").word("gay")
+    # A name that matplotlib would take for a formula, and could not read.
+    found = replace(found, periods=[replace(period, name=f"$x^{{${period.name}") for period in found.periods])
+    plot_change(tmp_path / "gay.png", found)
     assert (tmp_path / "gay.png").stat().st_size > 10_000

@@ -107,9 +107,12 @@ def test_a_failed_picture_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_other_json_is_no_finding(tmp_path: Path) -> None:
-    (tmp_path / "pos.json").write_text('{"title": "x"}')
-    with pytest.raises(ElmoError, match=r"pos\.json: holds no finding of elmo analyze; run elmo analyze pos again"):
-        read_finding(tmp_path, "pos")
+    for content in ('{"title": "x"}', "null", '"abc"', "[]"):
+        (tmp_path / "pos.json").write_text(content)
+        with pytest.raises(ElmoError, match=r"pos\.json: holds no finding of elmo analyze; run elmo analyze pos again"):
+            read_finding(tmp_path, "pos")
+        with pytest.raises(ElmoError, match=r"pos\.json: holds no result of elmo analyze; remove it"):
+            once(tmp_path / "pos.json", {}, lambda: 1)
 
 
 def test_findings_of_several_tasks_become_one() -> None:

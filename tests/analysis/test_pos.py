@@ -130,6 +130,8 @@ def test_vectors_are_those_of_the_layer_in_order(embedder: Embedder) -> None:
     assert all_tags(sentences) == ["PRP", "VBZ", "DT"]
     with pytest.raises(ElmoError, match="layer: 'all' gives several vectors"):
         embed_tokens(embedder, sentences, "all")
+    with pytest.raises(ElmoError, match="labels: 0 for 0 vectors"):
+        probe_pos(embedder, [], sentences, sentences, 0)
 
 
 def test_most_frequent_tag_by_hand() -> None:

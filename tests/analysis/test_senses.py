@@ -110,7 +110,7 @@ def test_words_and_layers_that_cannot_be_gathered_are_refused(
 
 
 def test_a_query_needs_the_word(embedder: Embedder) -> None:
-    with pytest.raises(ElmoError, match="the text has no use of 'bank'"):
+    with pytest.raises(ElmoError, match="the query has no token 'bank': no such"):
         nearest_uses(embedder, gather_uses(embedder, TEXT, "play"), ["no", "such"], "bank")
 
 
@@ -176,9 +176,9 @@ def test_pictures_are_written(tmp_path: Path, ending: str, magic: bytes) -> None
     """There are more senses than colors, and text that matplotlib would take for a formula."""
     pytest.importorskip("matplotlib")
     vectors = np.random.default_rng(1).normal(size=(20, 6)).tolist()
-    senses = [f"s%1:{n % 9 + 3:02}:00::" for n in range(18)] + ["", ""]
+    senses = [f"s%1:{n % 9 + 3:02}:00::" for n in range(16)] + ["$x^{$", "$x^{$", "", ""]
     path = tmp_path / f"uses.{ending}"
-    plot_uses(path, make_uses(vectors, senses, ["cost $ 5 or $_6"] * 20), "Title of ours")
+    plot_uses(path, make_uses(vectors, senses, ["cost $ 5 or $_6"] * 20), "From $5 to $_6")
     assert path.read_bytes().startswith(magic)
 
 

@@ -176,6 +176,13 @@ def test_files_that_test_nothing(name: str, content: str, says: str, tmp_path: P
         evaluate(keyed, tmp_path / "file")
 
 
+def test_text_that_is_named_as_a_pickle(tmp_path: Path) -> None:
+    pytest.importorskip("gensim", reason="needs the extra 'static'")
+    (tmp_path / "text.kv").write_text("cat 1 2\n")
+    with pytest.raises(ElmoError, match=r"text\.kv: holds no word vectors that gensim can read"):
+        load_word_vectors(tmp_path / "text.kv")
+
+
 def test_the_command(
     model_folder: Path,
     corpus: Corpus,

@@ -255,6 +255,25 @@ def test_with_overwrite_the_same_command_goes_on_too(model: Embedder, broken: Pa
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_that_appears_meanwhile_is_kept(model: Embedder, tmp_path: Path, ending: str) -> None:
+    """The work is kept, too, and the same command only has to move it."""
+    path = tmp_path / f"a.{ending}"
+
+    def sentences() -> Iterator[list[str]]:
+        path.write_bytes(b"precious")
+        yield from SENTENCES
+
+    with pytest.raises(ElmoError, match=rf"a\.{ending}: exists by now, made by another program; move it away"):
+        model.write(path, sentences())
+    assert path.read_bytes() == b"precious"
+    path.unlink()
+    notes = model.write(path, SENTENCES).notes
+    assert notes[0] == f"continued an interrupted run after {len(SENTENCES)} sentences"
+    model.write(tmp_path / f"whole.{ending}", SENTENCES)
+    assert_same(path, tmp_path / f"whole.{ending}")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_two_processes_do_not_write_one_file(model: Embedder, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.{ending}"
     with unfinished_work(path, {}, overwrite=False), pytest.raises(ElmoError, match="another process is writing it"):

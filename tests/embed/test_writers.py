@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -77,6 +78,35 @@ def test_files_say_what_they_hold_and_what_made_them(model: Embedder, folder: Pa
         assert found.facts["num_tokens"] == sum(map(len, SENTENCES))
 
 
+@pytest.mark.parametrize("ending", ["h5", "npz", "parquet"])
+def test_facts_that_no_file_can_store(model: Embedder, folder: Path, ending: str) -> None:
+    """A file name may have bytes that are not UTF-8. Anything but a string or a number is refused before any work."""
+    path = folder / f"vectors.{ending}"
+    for value in (None, ["a", 1], {"a": 1}):
+        with pytest.raises(ElmoError, match=r"^facts: x is .*; give a string or a number$"):
+            model.write(path, SENTENCES, facts={"x": value})
+    model.write(path, SENTENCES, facts={"file": os.fsdecode(b"caf\xe9"), "seed": 3})
+    found = find_vectors(path)
+    assert found is not None
+    assert (found.facts["file"], found.facts["seed"]) == ("caf\\udce9", 3)
+
+
+def test_any_attributes_of_other_programs_can_be_shown(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "old.h5", "w") as file:
+        file["0"] = np.zeros((2, 4))
+        file.attrs.update({"sizes": np.arange(3), "by": b"me", "none": h5py.Empty("f"), "ok": np.bool_(True)})
+        file.attrs["names"] = np.array([b"a", b"b"])
+    found = find_vectors(tmp_path / "old.h5")
+    assert found is not None
+    assert json.loads(json.dumps(found.facts)) == found.facts
+    assert {key: found.facts[key] for key in ("sizes", "by", "ok", "names")} == {
+        "sizes": [0, 1, 2],
+        "by": "me",
+        "ok": True,
+        "names": ["a", "b"],
+    }
+
+
 def test_files_of_other_programs_have_no_facts(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "old.h5", "w") as file:
         file["0"] = np.zeros((3, 2, 4), np.float32)
@@ -107,8 +137,14 @@ def test_other_files_are_no_vectors(tmp_path: Path) -> None:
             pq.write_table(pa.table({"sentence": [0], name: values}), tmp_path / "other.parquet")
             assert find_vectors(tmp_path / "other.parquet") is None
     (tmp_path / "bad.npz").write_text("no zip file")
-    with pytest.raises(ElmoError, match=r"bad\.npz: is damaged"):
-        find_vectors(tmp_path / "bad.npz")
+    np.savez_compressed(tmp_path / "zero.npz", **{"0": np.zeros((1000, 4))})
+    whole = (tmp_path / "zero.npz").read_bytes()
+    places = {"deflated.npz": whole.index(b"0.npy") + 30, "method.npz": whole.rindex(b"PK\x01\x02") + 10}
+    for name, place in places.items():
+        (tmp_path / name).write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
+    for name in ("bad.npz", *places):
+        with pytest.raises(ElmoError, match=rf"{name}: is damaged"):
+            find_vectors(tmp_path / name)
 
 
 def read_h5(path: Path, pool: str | None) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import Use, unit
 from elmo.analysis.periods import find_periods
-from elmo.analysis.pictures import Series, draw_curves, dress, new_figure, require_picture, save_figure
+from elmo.analysis.pictures import Series, draw_curves, dress, literal, new_figure, require_picture, save_figure
 from elmo.analysis.search.index import open_uses
 from elmo.analysis.senses import project
 from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
@@ -295,7 +295,7 @@ def plot_change(path: str | Path, found: WordChange) -> None:
     """
     path = Path(path)
     require_picture(path)
-    names = [period.name for period in found.periods]
+    names = [literal(period.name) for period in found.periods]
     figure = new_figure()
     figure.set_size_inches(11, 4.5)
     uses, curves = figure.subplots(1, 2)
@@ -307,7 +307,7 @@ def plot_change(path: str | Path, found: WordChange) -> None:
         marker = MARKERS[number % len(MARKERS)]
         uses.scatter(*own.T, color=colour, marker=marker, s=20, alpha=0.6, edgecolors="none")
         uses.scatter(*own.mean(axis=0), color=colour, marker=marker, s=120, edgecolors=INK, label=name, zorder=3)
-    uses.set_title(f"Uses of “{found.word}”; the large marks are their means".replace("$", r"\$"))
+    uses.set_title(literal(f"Uses of “{found.word}”; the large marks are their means"))
     for axis, number, share in zip((uses.set_xlabel, uses.set_ylabel), ("First", "Second"), shares, strict=True):
         axis(f"{number} principal component ({share:.0%} of the variance)")
     uses.legend(frameon=False, fontsize=SMALL_SIZE)

@@ -64,13 +64,16 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
             name, or else `year` or `date`. The first number of three or four digits is the year.
 
     Raises:
-        ElmoError: If there is no such column, or the text has fewer than two periods.
+        ElmoError: If there is no such column, if `dates` is given for periods that need none, or if the text has fewer
+            than two periods.
     """
     if origins is None or not (origins.columns or by == FILE):
         raise ElmoError(
             "the index has no metadata to divide its text by; build it with a table about its files (metadata=FILE)"
         )
     column: str | None = by
+    if dates is not None and by not in LENGTHS:
+        raise ElmoError(f"dates: has no effect on periods by {by}, only on those by {', '.join(LENGTHS)}; leave it out")
     if by in LENGTHS:
         column = dates or next((name for name in (by, *DATES) if name in origins.columns), None)
         if column is None:

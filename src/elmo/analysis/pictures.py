@@ -52,9 +52,12 @@ def save_figure(figure: Any, path: Path, kind: str) -> None:
         figure.savefig(path, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
 
 
-def draw_dots(
-    axes: Any, places: Sequence[str], rows: Sequence[Series], unit: str, digits: int = 1, *, with_values: bool = True
-) -> None:
+def literal(text: str) -> str:
+    """Return text so that matplotlib draws its dollar signs, between which it would read a formula."""
+    return text.replace("$", r"\$")
+
+
+def draw_dots(axes: Any, places: Sequence[str], rows: Sequence[Series], unit: str, *, with_values: bool = True) -> None:
     """Draw values of categories, such as settings: a dot for each, with its standard deviation as a bar.
 
     Several series stand next to each other at each place, and a legend names them. Nothing joins the dots, since there
@@ -65,8 +68,7 @@ def draw_dots(
         places: The categories on the horizontal axis.
         rows: The values.
         unit: The label of the vertical axis.
-        digits: Digits after the decimal point of written values.
-        with_values: Whether values are written above the dots.
+        with_values: Whether values are written above the dots, with one digit after the decimal point.
     """
     there = {place: [number for number, row in enumerate(rows) if place in row.values] for place in places}
     for number, (row, look) in enumerate(_looks(rows)):
@@ -87,7 +89,7 @@ def draw_dots(
         for x, place in known if with_values else ():
             top = row.values[place] + row.spread.get(place, 0.0)
             where = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": SMALL_SIZE}
-            axes.annotate(f"{row.values[place]:,.{digits}f}", (x, top), color=INK, **where)
+            axes.annotate(f"{row.values[place]:,.1f}", (x, top), color=INK, **where)
     _set_places(axes, places, rows, unit)
     if len(rows) > 1:  # so that it is plain which dots stand at which place
         for x in range(1, len(places)):
@@ -101,7 +103,8 @@ def draw_curves(
 ) -> None:
     """Draw values of what has an order, such as shares of a text or periods: a line, its standard deviation shaded.
 
-    A line has a gap where it has no value. The arguments are those of `draw_dots`. The highest value of each place is
+    A line has a gap where it has no value. The arguments are those of `draw_dots`, and the digits after the decimal
+    point of written values. The highest value of each place is
     written above its point, and all others below theirs, or next to it where there is no room below.
     """
     for row, look in _looks(rows):

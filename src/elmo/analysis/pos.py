@@ -107,7 +107,8 @@ def _check(vectors: Vectors, labels: Sequence[str]) -> None:
 def embed_tokens(embedder: Embedder, sentences: Sequence[Tagged], layer: Layers) -> Vectors:
     """Embed all tokens, (N, D), sentence after sentence. `layer` is any choice that gives one vector per token."""
     weights = single_layer_weights(layer, embedder.num_layers)
-    return np.concatenate(list(embedder.stream([sentence.tokens for sentence in sentences], layers=weights)))
+    none = np.empty((0, embedder.width), np.float32)
+    return np.concatenate([none, *embedder.stream([sentence.tokens for sentence in sentences], layers=weights)])
 
 
 def all_tags(sentences: Sequence[Tagged]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from elmo.analysis.neighbors import matches, unit
-from elmo.analysis.pictures import dress, new_figure, require_picture, save_figure
+from elmo.analysis.pictures import dress, literal, new_figure, require_picture, save_figure
 from elmo.analysis.style import COLOURS, INK, MARKERS, REST, SMALL_SIZE, TITLE_SIZE
 from elmo.analysis.wsd import ROUNDING, Vectors, embed_instances, only
 from elmo.analysis.wsd_data import Annotated, Instance, Target
@@ -109,7 +109,12 @@ def nearest_uses(
 
     Returns:
         The cosine of each use and its number in `uses`, nearest first, at most `top` of them.
+
+    Raises:
+        ElmoError: If `word` is not a token of `query`.
     """
+    if word not in query:
+        raise ElmoError(f"the query has no token {word!r}: {' '.join(query)}")
     target = gather_uses(embedder, mark_uses([query], word), word, uses.layer).vectors[0]
     cosines = unit(uses.vectors) @ unit(target)
     order = [number for number in np.argsort(-cosines, kind="stable") if uses.sentences[number] != tuple(query)]
@@ -169,7 +174,8 @@ def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") ->
     is_one = len(plots) == 1
     figure.set_size_inches(11, 6 if is_one else 3.6)
     all_axes = figure.subplots(1, len(plots), squeeze=False)[0]
-    (all_axes[0].set_title if is_one else figure.suptitle)(title or "Uses of a word", fontsize=TITLE_SIZE, color=INK)
+    write_title = all_axes[0].set_title if is_one else figure.suptitle
+    write_title(literal(title or "Uses of a word"), fontsize=TITLE_SIZE, color=INK)
     for axes, of_layer in zip(all_axes, plots, strict=True):
         points, shares = project(of_layer.vectors)
         _draw_senses(axes, of_layer, points)
@@ -209,16 +215,16 @@ def _draw_senses(axes: Any, uses: Uses, points: Vectors) -> None:
         chosen = [number for number, other in enumerate(uses.senses) if other == sense]
         distances = np.linalg.norm(points[chosen] - points[chosen].mean(axis=0), axis=1)
         label = f"{sense_label(sense) or 'uses'} ({len(chosen)})\n“{_quote(uses, chosen[distances.argmin()])}”"
-        axes.scatter(*points[chosen].T, c=colour, marker=marker, label=label, alpha=0.75, edgecolors="white")
+        axes.scatter(*points[chosen].T, c=colour, marker=marker, label=literal(label), alpha=0.75, edgecolors="white")
     rest = [number for number, sense in enumerate(uses.senses) if sense not in commonest]
     if rest:
         axes.scatter(*points[rest].T, c=REST, marker=".", label=f"other senses ({len(rest)})", zorder=0)
 
 
 def _quote(uses: Uses, number: int) -> str:
-    """Return a use with a few tokens around it. Dollar signs are escaped: matplotlib would read them as formulas."""
+    """Return a use with a few tokens around it."""
     (start, end), tokens = uses.spans[number], uses.sentences[number]
-    return " ".join(tokens[max(0, start - CONTEXT) : end + CONTEXT]).replace("$", r"\$")
+    return " ".join(tokens[max(0, start - CONTEXT) : end + CONTEXT])
 
 
 def sense_label(sense: str) -> str:

@@ -78,7 +78,8 @@ def evaluate_typos(
         )
     texts = with_typos([sentence.tokens for sentence in test], share, seed)
     noisy = [Tagged(tokens, sentence.tags) for tokens, sentence in zip(texts, test, strict=True)]
-    misspelt = np.array(_tokens(noisy)) != np.array(_tokens(test))
+    # Not as arrays of strings, in which each one takes as much memory as the longest.
+    misspelt = np.array([noise != token for noise, token in zip(_tokens(noisy), _tokens(test), strict=True)])
     if not misspelt.any():
         raise ElmoError(
             f"test: typos in {share:.0%} of its words of {MIN_LETTERS} letters or more are none at all; give more text"

@@ -57,7 +57,7 @@ def load_word_vectors(path: str | Path) -> Any:
         if path.suffix == KEYED:
             return models.KeyedVectors.load(str(path))
         return models.KeyedVectors.load_word2vec_format(str(path))
-    except (ValueError, EOFError, AttributeError, pickle.UnpicklingError) as error:
+    except (ValueError, EOFError, AttributeError, ImportError, pickle.UnpicklingError) as error:
         raise ElmoError(f"{path}: holds no word vectors that gensim can read ({error})") from None
 
 

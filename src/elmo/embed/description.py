@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ KEY = "elmo"
 """The key of the facts in the metadata of a Parquet file."""
 
 Facts = Mapping[str, Any]
-"""What made a file, by name (see `SentenceEmbedder.write`): strings, numbers, or lists of them."""
+"""What made a file, by name (see `SentenceEmbedder.write`): strings and numbers. Other programs store anything."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,7 @@ def _read_hdf5(path: Path) -> VectorFile | None:
             pooled = POOLED in file
             if not (pooled or "0" in file or INDEX in file):
                 return None
-            facts = {
-                name: value.item() if isinstance(value, np.generic) else value for name, value in file.attrs.items()
-            }
+            facts = json.loads(json.dumps(dict(file.attrs), default=_plain))
             first: Any = file.get(POOLED if pooled else "0")
             num_sentences = len(first) if pooled else len(file) - (INDEX in file)
             return _described(None if first is None else (first.shape, first.dtype), num_sentences, pooled, facts)
@@ -94,7 +93,7 @@ def _read_npz(path: Path) -> VectorFile | None:
                 npy.read_magic(member)
                 shape, _, dtype = npy.read_array_header_1_0(member)
             return _described((shape, dtype), shape[0] if pooled else len(names), pooled, facts)
-    except (BadZipFile, EOFError, ValueError, struct.error) as error:
+    except (BadZipFile, EOFError, ValueError, RuntimeError, struct.error, zlib.error) as error:
         raise ElmoError(f"{path}: is damaged ({error}); write it again") from None
 
 
@@ -127,6 +126,27 @@ def _parse(stored: bytes) -> Facts:
     except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", facts) if isinstance(facts, dict) else {}
+
+
+def _plain(value: object) -> object:
+    """Return an attribute of an HDF5 file that JSON cannot store as one that it can."""
+    if isinstance(value, np.generic | np.ndarray):
+        return cast("object", value.tolist())
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def checked_facts(facts: Facts) -> dict[str, str | int | float]:
+    """Return facts as every format can store them. A file name that is not UTF-8 gets escapes in place of its bytes.
+
+    Raises:
+        ElmoError: If a fact is neither a string nor a number.
+    """
+    checked: dict[str, str | int | float] = {}
+    for name, value in facts.items():
+        if not isinstance(value, str | int | float):
+            raise ElmoError(f"facts: {name} is {value!r}; give a string or a number")
+        checked[name] = value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    return checked
 
 
 def _described(

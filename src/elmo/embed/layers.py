@@ -37,9 +37,9 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
     Raises:
         ElmoError: If there is no such choice or layer, or if the weights are not `num_layers` finite numbers.
     """
-    is_number = isinstance(layers, int | np.integer)
-    if layers not in NAMES if isinstance(layers, str) else not (is_number or hasattr(layers, "__len__")):
-        raise ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
+    none_of = ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
+    if isinstance(layers, str) and layers not in NAMES:
+        raise none_of
     if isinstance(layers, str):
         if layers == "all":
             return None
@@ -50,12 +50,18 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
         if not -num_layers <= layers < num_layers:
             raise ElmoError(f"layers: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
         return [float(number == layers % num_layers) for number in range(num_layers)]
-    if len(layers) != num_layers:
+    try:
+        weights = np.asarray(layers, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise none_of from None
+    if weights.ndim != 1:
+        raise none_of
+    if len(weights) != num_layers:
         raise ElmoError(
-            f"layers: {len(layers)} weights for {num_layers} layers (including layer 0); give one weight for each layer"
+            f"layers: {len(weights)} weights for {num_layers} layers (including layer 0); give one for each layer"
         )
-    if not np.isfinite(layers).all():
-        raise ElmoError(f"layers: {', '.join(map(str, layers))}: a weight is not a finite number")
+    if not (np.abs(weights) <= np.finfo(np.float32).max).all():
+        raise ElmoError(f"layers: {', '.join(map(str, layers))}: a weight is not a finite number of float32")
     return [float(weight) for weight in layers]
 
 

@@ -69,9 +69,10 @@ class ParallelEmbedder(SentenceEmbedder):
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
         if not devices:
             raise ElmoError("devices: the list is empty; name at least one device")
-        self._gpu, *_ = map(find_gpu, devices)
+        gpus = list(map(find_gpu, devices))
+        self._gpu = gpus[0]
         self.source = lasting_source(source)
-        threads = max(1, num_threads() // max(1, devices.count("cpu")))
+        threads = max(1, num_threads() // max(1, gpus.count(None)))
         self._workers = [_Worker(device) for device in devices]
         try:
             starts = [w.submit(_start, source, w.device, precision, threads) for w in self._workers]

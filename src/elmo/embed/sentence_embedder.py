@@ -235,16 +235,17 @@ class SentenceEmbedder(ABC):
             total_bytes: Size of the text in bytes of UTF-8. It serves only to show the remaining time on a terminal.
             located: Whether the sentences are from `elmo.text.located.read_located`. A `.parquet` file then has columns
                 `file`, `id`, `start` and `end` (see `LocatedSentence`).
-            facts: What else to store in the file about what made it, such as the tokenizer: strings by name. The model,
-                its checksum, the layers and the other options above are stored anyway.
+            facts: What else to store in the file about what made it, such as the tokenizer: strings or numbers by name.
+                The model, its checksum, the layers and the other options above are stored anyway.
 
         Returns:
             The path, the number of sentences and tokens, the seconds that all runs took together, and notes for the
             user, for example that the run continued an interrupted one.
 
         Raises:
-            ElmoError: If the file exists already or cannot be written, if unfinished work belongs to another call or
+            ElmoError: If the file exists already, if the disk is full, if unfinished work belongs to another call or
                 text, or if an option or a sentence is invalid.
+            OSError: If no file can be made there.
         """
         options = self._options(layers, pool, state, batch_size)
         located = located and str(path).lower().endswith(".parquet")

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 
 from elmo.embed.batching import Sentence
-from elmo.embed.description import Facts
+from elmo.embed.description import Facts, checked_facts
 from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.unfinished import EmbeddingProgress, Unfinished, tidy_up, unfinished_work
 from elmo.errors import ElmoError
@@ -102,25 +102,28 @@ def write_embeddings(
         layout: The shape of a sentence's array.
         job: Everything that determines the vectors, as values that JSON can store. Unfinished work of another job is
             refused.
-        facts: What to store in the file about what made it.
+        facts: What to store in the file about what made it: strings or numbers by name.
         dtype: The type of the stored numbers.
         overwrite: Replace an existing file, and discard unfinished work of another job or text.
         resumable: Keep the finished part after an interruption.
         total_bytes: Size of the text in bytes of UTF-8, if known, to show the remaining time.
 
     Raises:
-        ElmoError: If the file cannot be written, or if unfinished work belongs to another job or text.
+        ElmoError: If the file exists already, if the disk is full, if unfinished work belongs to another job or text,
+            or if a fact is neither a string nor a number.
+        OSError: If no file can be made there.
     """
     path = Path(path)
     check_target(path, overwrite)
     require_choice("dtype", dtype, DTYPES)
+    known = checked_facts(facts or {})
     with unfinished_work(path, {**job, "dtype": dtype}, overwrite) as work:
         rest, counter = work.skip(sentences)
         before = work.progress
         start = time.perf_counter() - before.seconds
         with (
-            _open(work, layout, np.dtype(dtype), facts or {}) as writer,
-            _Saving(work, writer, resumable) as saving,
+            _open(work, layout, np.dtype(dtype), known) as writer,
+            _Saving(work, writer, resumable, overwrite) as saving,
             _progress_bar(before, total_bytes) as show,
         ):
             for window in embed(rest, before.num_sentences):
@@ -138,8 +141,9 @@ def write_embeddings(
 class _Saving:
     """Writes windows in a background thread, and commits them to disk from time to time."""
 
-    def __init__(self, work: Unfinished, writer: Writer, resumable: bool) -> None:
-        self._work, self._writer, self._resumable = work, writer, resumable
+    def __init__(self, work: Unfinished, writer: Writer, resumable: bool, overwrite: bool) -> None:
+        self._work, self._writer, self._resumable, self._overwrite = work, writer, resumable, overwrite
+        self._progress = work.progress
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="elmo-writer")
         self._pending: Future[None] | None = None
         self._last = time.monotonic()
@@ -153,12 +157,24 @@ class _Saving:
     def add(self, window: list[Entry], progress: EmbeddingProgress) -> None:
         """Start to write a window; `progress` includes it."""
         self._wait()  # at most one window waits to be written, which bounds memory
+        self._progress = progress
         self._pending = self._thread.submit(self._write, window, progress)
 
     def finish(self) -> list[str]:
-        """Complete the file, move it to its final path, and return the writer's notes."""
+        """Complete the file, move it to its final path, and return the writer's notes.
+
+        Raises:
+            ElmoError: If there is a file by now, which may not be replaced. All work is kept, as far as it can be.
+        """
         self._wait()
         with self._in_one_sentence():
+            if not self._overwrite and os.path.lexists(self._work.path):
+                if self._resumable:
+                    self._commit(self._progress)
+                raise ElmoError(
+                    f"{self._work.path}: exists by now, made by another program; move it away, and run the same "
+                    "command again"
+                )
             notes = self._writer.finish()
             self._writer.close()  # Windows does not rename a file that is open
             self._work.complete()
@@ -173,8 +189,11 @@ class _Saving:
         with self._in_one_sentence():
             self._writer.add(window)
             if self._resumable and time.monotonic() - self._last >= COMMIT_SECONDS:
-                self._work.save(replace(progress, sizes=self._writer.commit()))
+                self._commit(progress)
                 self._last = time.monotonic()
+
+    def _commit(self, progress: EmbeddingProgress) -> None:
+        self._work.save(replace(progress, sizes=self._writer.commit()))
 
     @contextmanager
     def _in_one_sentence(self) -> Generator[None]:

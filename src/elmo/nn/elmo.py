@@ -181,7 +181,8 @@ class WordCache(nn.Module):
     def vectors(self, encoder: TokenEncoder) -> Tensor:
         """Return the vectors (V+2, P), without gradient.
 
-        They are computed again after the encoder's weights changed, moved or were cast.
+        They are computed again after the encoder's weights changed, moved or were cast. Changes by way of `.data` are
+        not noticed, as torch does not count them.
         """
         # A weight is the same as before if it has the same memory (not moved, cast or replaced) and the same version,
         # which torch counts up with every change in place, such as that of an optimizer or of `load_state_dict`.
@@ -225,9 +226,9 @@ def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tens
 
 
 def require_batch(inputs: Tensor) -> None:
-    """Refuse character ids without a batch axis."""
-    if inputs.dim() < 3:
-        raise ElmoError(f"inputs: expected (…, T, C) with a batch axis, found {tuple(inputs.shape)}")
+    """Refuse character ids without a batch axis, or with too few ids per word for `boundary_word`."""
+    if inputs.dim() < 3 or inputs.shape[-1] < 3:
+        raise ElmoError(f"inputs: expected (…, T, C) with a batch axis and C ≥ 3, found {tuple(inputs.shape)}")
 
 
 def boundary_word(boundary: int, like: Tensor) -> Tensor:

@@ -84,8 +84,11 @@ def once(path: Path, inputs: dict[str, object], compute: Callable[[], object]) -
     """
     if path.exists():
         kept = cast("dict[str, Any]", read_json(path))
-        if kept["of"] == inputs:
-            return FindingPart(kept["value"], kept["seconds"])
+        try:
+            if kept["of"] == inputs:
+                return FindingPart(kept["value"], kept["seconds"])
+        except (KeyError, TypeError):
+            raise ElmoError(f"{path}: holds no result of elmo analyze; remove it") from None
     path.parent.mkdir(parents=True, exist_ok=True)  # first, so that a folder that cannot be made fails at once
     started = time.monotonic()
     value = compute()
@@ -105,7 +108,7 @@ def read_finding(folder: Path, name: str) -> Finding:
     try:
         tables = [Table(**table) for table in values.pop("tables")]
         return Finding(tables=tables, **values)
-    except (KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError):
         raise ElmoError(f"{path}: holds no finding of elmo analyze; run elmo analyze {name} again") from None
 
 

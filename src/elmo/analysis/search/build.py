@@ -110,10 +110,8 @@ def build_index(
         ```
     """
     folder, start = Path(folder), time.perf_counter()
-    if (
-        folder.is_symlink()
-    ):  # the index is made where the link leads to, as a link to a folder cannot be replaced by one
-        folder = folder.resolve()
+    if folder.is_symlink():
+        folder = folder.resolve()  # where the index is made: a folder cannot take the place of the link itself
     weights = single_layer_weights(layer, embedder.num_layers)
     if tagged is not None:
         require_choice("tagged", tagged, COLUMNS)
