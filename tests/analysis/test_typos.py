@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import make_words
 from elmo import formats
-from elmo.analysis.pos import all_tags, most_frequent_tag, probe_pos
+from elmo.analysis.pos import accuracy, all_tags, most_frequent_tag, probe_pos
 from elmo.analysis.tagged import Tagged, read_conllu
-from elmo.analysis.typos import KEY_ROWS, WORDS_ONLY, accuracy, evaluate_typos, fit_word_tagger, with_typos
+from elmo.analysis.typos import KEY_ROWS, WORDS_ONLY, evaluate_typos, fit_word_tagger, with_typos
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make

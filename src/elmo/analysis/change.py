@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from elmo.analysis.neighbors import Use, unit
 from elmo.analysis.periods import find_periods
 from elmo.analysis.pictures import Series, draw_curves, dress, literal, new_figure, require_picture, save_figure
-from elmo.analysis.search.index import open_uses
-from elmo.analysis.senses import project
+from elmo.analysis.search.index import evenly_spaced, open_uses
+from elmo.analysis.senses import label_components, project
 from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
 from elmo.analysis.word_vectors import add_to_rows
 from elmo.errors import ElmoError
@@ -189,7 +189,7 @@ class ChangeIndex:
             )
             for number, period in enumerate(there.tolist())
         ]
-        drawn = _spread_out(of_use, len(there))
+        drawn = _choose_drawn(of_use, len(there))
         return WordChange(word, periods, distances(sums, counts[there]), of_use[drawn], vectors[drawn])
 
     def rank(
@@ -268,19 +268,19 @@ class ChangeIndex:
         for number in np.argsort(-cosines, kind="stable").tolist():
             sentence, position = self.text.place(int(tokens[number]))
             words = self.text.sentence(sentence)
-            origin = None if self.text.origins is None else self.text.origins.of(sentence)
-            found.setdefault((words, position), Use(float(cosines[number]), sentence, position, words, origin))
+            use = Use(float(cosines[number]), sentence, position, words, self.text.origin(sentence))
+            found.setdefault((words, position), use)
             if len(found) == top:
                 break
         return list(found.values())
 
 
-def _spread_out(of_use: NDArray[np.int64], num_periods: int) -> NDArray[np.int64]:
+def _choose_drawn(of_use: NDArray[np.int64], num_periods: int) -> NDArray[np.int64]:
     """Choose at most `DRAWN_USES` uses of each period, spread over its text."""
     chosen: list[NDArray[np.int64]] = []
     for period in range(num_periods):
         own = np.flatnonzero(of_use == period)
-        chosen.append(own[np.linspace(0, len(own) - 1, min(len(own), DRAWN_USES)).astype(int)])
+        chosen.append(evenly_spaced(own, DRAWN_USES))
     return np.concatenate(chosen)
 
 
@@ -308,8 +308,7 @@ def plot_change(path: str | Path, found: WordChange) -> None:
         uses.scatter(*own.T, color=colour, marker=marker, s=20, alpha=0.6, edgecolors="none")
         uses.scatter(*own.mean(axis=0), color=colour, marker=marker, s=120, edgecolors=INK, label=name, zorder=3)
     uses.set_title(literal(f"Uses of “{found.word}”; the large marks are their means"))
-    for axis, number, share in zip((uses.set_xlabel, uses.set_ylabel), ("First", "Second"), shares, strict=True):
-        axis(f"{number} principal component ({share:.0%} of the variance)")
+    label_components(uses, shares)
     uses.legend(frameon=False, fontsize=SMALL_SIZE)
     dress(uses)
     rows = [

@@ -47,7 +47,7 @@ class LinearProbe:
     def accuracy(self, vectors: Vectors, labels: Sequence[str]) -> float:
         """Return the share of `vectors` (N, D) that get their label. Labels unknown in training count as wrong."""
         _check(vectors, labels)
-        return sum(map(str.__eq__, self.predict(vectors), labels)) / len(labels)
+        return accuracy(self.predict(vectors), labels)
 
 
 def fit_probe(
@@ -102,6 +102,11 @@ def _check(vectors: Vectors, labels: Sequence[str]) -> None:
         raise ElmoError(
             f"labels: {len(labels)} for {len(vectors)} vectors; give one label for each vector, and at least one"
         )
+
+
+def accuracy(predicted: Sequence[str], labels: Sequence[str]) -> float:
+    """Return the share of labels that are predicted correctly."""
+    return sum(map(str.__eq__, predicted, labels)) / len(labels)
 
 
 def embed_tokens(embedder: Embedder, sentences: Sequence[Tagged], layer: Layers) -> Vectors:

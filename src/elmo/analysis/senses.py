@@ -180,10 +180,7 @@ def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") ->
         points, shares = project(of_layer.vectors)
         _draw_senses(axes, of_layer, points)
         if is_one:
-            for axis, number, share in zip(
-                (axes.set_xlabel, axes.set_ylabel), ("First", "Second"), shares, strict=True
-            ):
-                axis(f"{number} principal component ({share:.0%} of the variance)")
+            label_components(axes, shares)
         else:
             axes.set(title=f"Layer {of_layer.layer}", xlim=(-1, 1), ylim=(-1, 1), xticks=(), yticks=(), aspect="equal")
         dress(axes)
@@ -207,6 +204,12 @@ def project(vectors: Vectors) -> tuple[Vectors, list[float]]:
     points = left[:, :2] * sizes[:2]
     points *= np.sign(np.take_along_axis(points, np.abs(points).argmax(axis=0)[None], axis=0))
     return points, (sizes[:2] ** 2 / max((sizes**2).sum(), np.finfo(np.float32).tiny)).tolist()
+
+
+def label_components(axes: Any, shares: Sequence[float]) -> None:
+    """Label both axes of a picture of projected vectors with the share of the variance that each explains."""
+    for write_label, number, share in zip((axes.set_xlabel, axes.set_ylabel), ("First", "Second"), shares, strict=True):
+        write_label(f"{number} principal component ({share:.0%} of the variance)")
 
 
 def _draw_senses(axes: Any, uses: Uses, points: Vectors) -> None:

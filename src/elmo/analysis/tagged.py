@@ -23,7 +23,7 @@ class Tagged(NamedTuple):
     tags: list[str]
 
 
-class _Place(NamedTuple):
+class _ColumnNumbers(NamedTuple):
     """The columns of the word and of its tag, counted from 0."""
 
     word: int
@@ -31,9 +31,9 @@ class _Place(NamedTuple):
 
 
 COLUMN_NUMBERS = {
-    "upos": _Place(CONLLU.index("form"), CONLLU.index("upos")),
-    "xpos": _Place(CONLLU.index("form"), CONLLU.index("xpos")),
-    "columns": _Place(0, 1),
+    "upos": _ColumnNumbers(CONLLU.index("form"), CONLLU.index("upos")),
+    "xpos": _ColumnNumbers(CONLLU.index("form"), CONLLU.index("xpos")),
+    "columns": _ColumnNumbers(0, 1),
 }
 
 

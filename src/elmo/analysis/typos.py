@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.analysis.pos import all_tags, embed_tokens, fit_pos
+from elmo.analysis.pos import accuracy, all_tags, embed_tokens, fit_pos
 from elmo.analysis.tagged import Tagged
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
@@ -231,11 +231,6 @@ def _step(optimizer: torch.optim.Optimizer, windows: Tensor, targets: Tensor, we
         scores = F.embedding_bag(windows, weight, mode="sum", sparse=True) + bias
         F.cross_entropy(scores, targets).backward()
         optimizer.step()
-
-
-def accuracy(predicted: Sequence[str], tags: Sequence[str]) -> float:
-    """Return the share of tags that are predicted correctly."""
-    return sum(map(str.__eq__, predicted, tags)) / len(tags)
 
 
 def _windows(words: dict[str, int], sentences: Iterable[Sequence[str]]) -> Tensor:

@@ -57,18 +57,7 @@ class PackedEngine:
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None
     ) -> tuple[Array, States | None]:
-        """Run a batch.
-
-        Args:
-            vectors: (N, P) vectors of distinct words, as `token_vectors` returns them.
-            batch: Sentences as indices into `vectors`.
-            weights: One weight per layer, or None to keep the layers apart.
-            before: The LSTM state that each sentence starts from, or one row from which all do; None stands for zeros.
-
-        Returns:
-            The weighted sum (tokens, D), or all layers (L+1, tokens, D), in the order of the batch's sentences and
-            without boundaries; and the state after each sentence, which is None if `before` is None.
-        """
+        """Run a batch; see `Engine.run`."""
         config = self._config
         P = config.lstm.projection_dim
         result = np.empty((1 if weights else config.num_layers, int(batch.ends[-1]), config.width), np.float32)

@@ -32,7 +32,7 @@ WINDOWS_PER_DEVICE = 2
 """Number of windows that each device is given at a time: one to work on, and one that waits there."""
 
 
-class _Facts(NamedTuple):
+class _LoadedModel(NamedTuple):
     """What each process reports about the model that it has loaded."""
 
     config: BiLMConfig
@@ -215,13 +215,13 @@ _embedder: Embedder | None = None
 """The embedder of this process, if it is the process of a device."""
 
 
-def _start(source: str | Path, device: str, precision: Precision, threads: int) -> _Facts:
+def _start(source: str | Path, device: str, precision: Precision, threads: int) -> _LoadedModel:
     global _embedder
     use_threads(threads)
     _embedder = load(source, device=prepare_device(device), precision=precision)
     own = _embedder.fingerprint, _embedder.warm_fingerprint
     text = _embedder.text, _embedder.vocabulary_file
-    return _Facts(_embedder.config, *own, _embedder.precision, *text, _embedder.batch_tokens)
+    return _LoadedModel(_embedder.config, *own, _embedder.precision, *text, _embedder.batch_tokens)
 
 
 def _embed(window: list[Sentence], options: EmbeddingOptions) -> Parcel:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, run_vectors, unit, words_of
-from elmo.analysis.origins import Origin
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
 from elmo.embed.embedder import Embedder
@@ -75,6 +74,11 @@ def describe_index(folder: str | Path) -> dict[str, Any]:
         "source": dict(corpus.source),
         "text": to_mapping(corpus.cut),
     }
+
+
+def evenly_spaced(items: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Return at most `size` items from all over the text. The first ones would all be of its beginning."""
+    return items[np.linspace(0, len(items) - 1, min(size, len(items))).astype(int)]
 
 
 def open_uses(folder: str | Path) -> tuple[IndexedText, VectorStore]:
@@ -227,9 +231,7 @@ class ContextIndex:
         `where` chooses among the sentences, as in `find_neighbors`.
         """
         found = np.flatnonzero(cast("NDArray[np.bool_]", self.text.having([word], where=where)))
-        # Evenly spaced rather than the first ones, which would all be of the beginning of the text.
-        tokens = found[np.linspace(0, len(found) - 1, min(size, len(found))).astype(int)]
-        places = map(self.text.place, tokens.tolist())
+        places = map(self.text.place, evenly_spaced(found, size).tolist())
         return [(self.text.sentence(number), position) for number, position in places]
 
     def tag_of(self, use: Use) -> str:
@@ -310,11 +312,8 @@ class ContextIndex:
         for sentence, vectors in self.embedder.pairs(places, self.layer):
             for (position, length), number in places[tuple(sentence)].items():
                 cosine = float(run_vectors(vectors, [position], length)[0] @ target)
-                uses.append(Use(cosine, number, position, tuple(sentence), self._origin(number), length))
+                uses.append(Use(cosine, number, position, tuple(sentence), self.text.origin(number), length))
         return sorted(uses, key=lambda use: (-use.similarity, use.sentence, use.position))
-
-    def _origin(self, sentence: int) -> Origin | None:
-        return None if self.text.origins is None else self.text.origins.of(sentence)
 
     @cached_property
     def _words(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.origins import PLACES_FILE, Origins, read_metadata
+from elmo.analysis.origins import PLACES_FILE, Origin, Origins, read_metadata
 from elmo.analysis.tagged import Columns, read_placed
 from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS
@@ -125,6 +125,10 @@ class IndexedText:
         starts = np.flatnonzero(selected)
         ends = self._starts[np.searchsorted(self._starts, starts, side="right")]
         return starts[starts + len(words) <= ends]
+
+    def origin(self, sentence: int) -> Origin | None:
+        """Return the origin of a sentence; None if the index does not know its files."""
+        return None if self.origins is None else self.origins.of(sentence)
 
     def _ids(self, words: Sequence[str], ignore_case: bool) -> list[int]:
         wanted = {word.casefold() if ignore_case else word for word in words}
