@@ -18,7 +18,7 @@ from elmo.cli.main import VERBS, cli
 from pages import GIVEN, PAGES, ROOT, blocks, commands, parts, prose, python_of
 
 LANGUAGES = {"bash", "bibtex", "console", "ini", "python", "text", "yaml"}
-TOOLS = {"awk", "cat", "cp", "echo", "mkdir", "pre-commit", "printf", "zcat"}
+TOOLS = {".", "awk", "cat", "cp", "echo", "mkdir", "pre-commit", "printf", "zcat"}
 """Programs that commands on pages use besides our own."""
 
 UNWRAPPED = {"results.md", "analysis.md", "performance.md"}
@@ -67,7 +67,7 @@ def check(command: str) -> None:
         match program:
             case "elmo":
                 cli.main(arguments, prog_name="elmo", standalone_mode=False)
-            case "python":
+            case "python" | "python3":
                 check_script(*arguments)
             case "make":
                 for target in arguments:
@@ -85,7 +85,7 @@ def check(command: str) -> None:
 def check_script(script: str, *arguments: str) -> None:
     """Fail if a script or test of the repository doesn't exist, or lacks an option that a page passes to it."""
     if script == "-m":
-        assert arguments[0] == "pytest"
+        assert arguments[0] in ("pytest", "venv")
         assert all((ROOT / path).exists() for path in arguments if path.startswith("tests"))
         return
     if script == "-c":

@@ -51,7 +51,7 @@ def command() -> None:
     ),
 )
 @click.argument("task")
-@click.option("--recipe", metavar="FILE", help="A YAML file. Default: the published recipe of the task.")
+@click.option("--recipe", metavar="FILE", help="A YAML file. Default: the package's recipe of the task.")
 @click.option(
     "--train",
     required=True,
@@ -260,7 +260,7 @@ def evaluate(
 )
 @click.argument("task")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
-@click.option("--recipe", metavar="FILE", help="A YAML file. Default: the published recipe of the task.")
+@click.option("--recipe", metavar="FILE", help="A YAML file. Default: the package's recipe of the task.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change how FILE is read, as in token_column=1."
 )

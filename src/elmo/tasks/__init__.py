@@ -84,7 +84,7 @@ def train(
         folder: The run folder, which gets the trained model, its card and its figures.
         elmo: Any model that `elmo.load` reads; "none" trains the task's baseline.
         test: A test set to be scored once, with the model that is kept.
-        recipe: A YAML file; by default the published recipe of the task.
+        recipe: A YAML file; by default the recipe of the package.
         settings: Keys of the recipe to change, with dots, and their values: `{"training.max_epochs": 5}`.
         num_seeds: How many seeds to train, one after the other. The best model on `dev` is kept.
         device: "auto", "cpu", "cuda" or one GPU such as "cuda:1".
