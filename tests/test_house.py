@@ -40,7 +40,7 @@ ALLOWED = {
     "embed": MODEL | {"_native", "__version__"},
     "training": BASE | {"formats", "nn", "text"},
     "pretrain": MODEL | {"training"},
-    "tasks": MODEL | {"embed", "training"},
+    "tasks": MODEL | {"embed", "training", "pretrain"},
     "analysis": MODEL | {"embed", "training", "pretrain", "tasks"},
     "integrations": MODEL | {"embed", "tasks", "analysis"},
     "cli": MODEL | {"embed", "training", "pretrain", "tasks", "analysis", "integrations"},

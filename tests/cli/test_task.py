@@ -227,7 +227,7 @@ def test_interrupted_fine_tuning_continues(folder: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--elmo", "none"], "--finetune: --elmo none leaves nothing to fine-tune; name a model"),
+        (["--elmo", "none"], "finetune: there is no ELMo to fine-tune; name a model"),
         (["--out", "tuned"], "tuned: is inside the run folder; name another folder"),
         (["--finetune", "run/tuned"], "run/tuned: is inside the run folder; name another folder"),
         (

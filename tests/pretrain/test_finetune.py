@@ -16,7 +16,7 @@ from elmo.errors import ElmoError
 from elmo.formats import Model, load
 from elmo.formats.native import save_warm_state
 from elmo.nn.softmax import AdaptiveSoftmax
-from elmo.pretrain.finetune import FineTuning, default_batch_size, finetune, prepare_corpus
+from elmo.pretrain.finetune import FineTuning, default_batch_size, finetune, finetune_on_corpus, prepare_corpus
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
@@ -51,7 +51,7 @@ def test_perplexity_on_the_task_falls(
 ) -> None:
     model, folder = load(pretrained), tmp_path / "tuned"
     corpus = prepare_corpus(model, [str(task)], folder, False, workers=1)
-    result = finetune(model, corpus, folder, recipe(max_steps=40).training, device="cpu")
+    result = finetune_on_corpus(model, corpus, folder, recipe(max_steps=40).training, device="cpu")
     assert result is not None
     assert not result.is_heldout
     assert result.after.mean < result.before.mean / 2
@@ -72,11 +72,37 @@ def test_weights_that_were_trained_otherwise_are_written(
     monkeypatch.setattr(Pretrainer, "figures", lambda self: {"trained for": "4 steps, 0.0 minutes"})
     model, folder = load(pretrained), tmp_path / "tuned"
     corpus = prepare_corpus(model, [str(task)], folder, False, workers=1)
-    finetune(model, corpus, folder, recipe(max_steps=4).training, device="cpu")
+    finetune_on_corpus(model, corpus, folder, recipe(max_steps=4).training, device="cpu")
     before = load(folder).bilm.state_dict()
     shutil.rmtree(folder / "run")
-    finetune(load(pretrained), corpus, folder, recipe(max_steps=4, learning_rate=0.5).training, device="cpu")
+    finetune_on_corpus(load(pretrained), corpus, folder, recipe(max_steps=4, learning_rate=0.5).training, device="cpu")
     assert any(not torch.equal(tensor, before[name]) for name, tensor in load(folder).bilm.state_dict().items())
+
+
+def test_files_are_all_that_a_program_needs(pretrained: Path, task: Path, tmp_path: Path) -> None:
+    """The model is named by its folder. Defaults are those of the command, and so is the batch of a short text."""
+    settings = {"max_steps": 3}
+    result = finetune(pretrained, [str(task)], tmp_path / "tuned", settings=settings, device="cpu", workers=1)
+    assert result is not None
+    assert load(tmp_path / "tuned").softmax is not None
+    training = load_pretraining_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
+    assert (training.batch_size, training.learning_rate, training.fresh_starts) == (1, 0.05, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"evaluate_every_steps": 9}, "training.evaluate_every_steps: fine-tuning measures only before and after"),
+        ({"optimizer": "muon"}, "training.learning_rate: the default is for Adagrad; choose one for muon"),
+        ({"epochs": 2}, "training: unknown key 'epochs'.*did you mean n_epochs"),
+    ],
+)
+def test_settings_are_checked_first(
+    pretrained: Path, task: Path, tmp_path: Path, settings: dict[str, object], says: str
+) -> None:
+    with pytest.raises(ElmoError, match=says):
+        finetune(pretrained, [str(task)], tmp_path / "tuned", settings=settings, device="cpu")
+    assert not (tmp_path / "tuned").exists()
 
 
 def test_what_a_killed_start_left_is_removed(pretrained: Path, task: Path, tmp_path: Path) -> None:
@@ -92,7 +118,7 @@ def test_heldout_text_is_what_is_measured(
     corpus = prepare_corpus(model, [str(task)], tmp_path / "tuned", False, workers=1)
     before = Perplexity.of(score_sentences(model, heldout))
     training = recipe(max_steps=2).training
-    result = finetune(model, corpus, tmp_path / "tuned", training, heldout=heldout, device="cpu")
+    result = finetune_on_corpus(model, corpus, tmp_path / "tuned", training, heldout=heldout, device="cpu")
     assert result is not None
     assert result.is_heldout
     assert result.before == before
@@ -162,7 +188,7 @@ def test_published_weights_need_a_new_softmax(
     assert not (tmp_path / "refused").exists()
     folder, before = tmp_path / "tuned", {k: v.clone() for k, v in model.bilm.state_dict().items()}
     corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
-    result = finetune(model, corpus, folder, recipe(max_steps=60).training, new_softmax=True, device="cpu")
+    result = finetune_on_corpus(model, corpus, folder, recipe(max_steps=60).training, new_softmax=True, device="cpu")
     assert result is not None
     assert result.before.mean < corpus.vocabulary_size
     assert result.after.mean < result.before.mean
@@ -203,13 +229,13 @@ def test_a_second_start_continues_and_ends_the_same(
     for _ in range(2):
         model = load(pretrained)
         corpus = prepare_corpus(model, [str(task)], tmp_path / "tuned", False, workers=1)
-        results.append(finetune(model, corpus, tmp_path / "tuned", training, device="cpu"))
+        results.append(finetune_on_corpus(model, corpus, tmp_path / "tuned", training, device="cpu"))
     assert results[0] is not None
     assert results[0].after == results[1].after
     with torch.no_grad():
         model.bilm.char_encoder.embedding.weight[0, 0] += 1
     with pytest.raises(ElmoError, match="was begun with another model"):
-        finetune(model, corpus, tmp_path / "tuned", training, device="cpu")
+        finetune_on_corpus(model, corpus, tmp_path / "tuned", training, device="cpu")
 
 
 @pytest.mark.parametrize("new_softmax", [False, True])
@@ -232,7 +258,7 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
         monkeypatch.setattr(Pretrainer, "step", step)
         model, folder = load(pretrained), tmp_path / name
         corpus = prepare_corpus(model, [str(task)], folder, new_softmax, workers=1)
-        result = finetune(model, corpus, folder, training, new_softmax=new_softmax, device="cpu")
+        result = finetune_on_corpus(model, corpus, folder, training, new_softmax=new_softmax, device="cpu")
         assert (result is None) == (step is stop_after_three) != (folder / "config.json").exists()
         assert (folder / "run").exists() == (result is not None or not new_softmax)
         results[name] = result
@@ -245,7 +271,9 @@ def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..
     corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
 
     def tune(max_steps: int) -> FineTuning:
-        result = finetune(model, corpus, folder, recipe(max_steps=max_steps).training, new_softmax=True, device="cpu")
+        result = finetune_on_corpus(
+            model, corpus, folder, recipe(max_steps=max_steps).training, new_softmax=True, device="cpu"
+        )
         assert result is not None
         return result
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 import elmo.tasks
+from bridge import make_model
+from elmo import formats
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
+from elmo.formats.native import save_native
 from elmo.tasks.ner.task import NerExample, NerModel
+from elmo.text.corpus import Corpus
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
@@ -65,6 +70,24 @@ def test_batches_are_as_large_as_in_training(files: Path, monkeypatch: pytest.Mo
     command = ["task", "predict", f"{files}/run", "-", "--device", "cpu"]
     CliRunner().invoke(cli, command, input="\n".join(SENTENCES), catch_exceptions=False)
     assert sizes == [4, 4] * 3
+
+
+def test_the_bilm_is_fine_tuned_first(files: Path, tmp_path: Path) -> None:
+    """As `elmo task train --finetune` does: the text is that of the training set, and the task uses the tuned model."""
+    save_native(make_model(softmax=True), tmp_path / "model")
+    names = files / "names.conll"
+    arguments = {"train": names, "dev": names, "settings": {**SETTINGS, "training.max_epochs": 1}, "device": "cpu"}
+    model, tuned = str(tmp_path / "model"), tmp_path / "tuned"
+    elmo.tasks.train("ner", **arguments, folder=tmp_path / "run", elmo=model, finetune=tuned)
+    assert Corpus.open(tuned / "corpus").num_sentences == len(SENTENCES)
+    used, wanted, before = (
+        formats.load(folder).bilm.char_encoder.embedding.weight for folder in (tmp_path / "run" / "bilm", tuned, model)
+    )
+    assert torch.equal(used, wanted)
+    assert not torch.equal(used, before)
+    with pytest.raises(ElmoError, match="finetune: there is no ELMo to fine-tune; name a model"):
+        elmo.tasks.train("ner", **arguments, folder=tmp_path / "none", elmo="none", finetune=tuned)
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_finished_training_is_not_repeated(files: Path) -> None:

@@ -1,8 +1,7 @@
-"""Fine-tuning: continues training a biLM on any text (`elmo finetune`), or on that of a task before it is trained."""
+"""`elmo finetune`: continues training a biLM on any text."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
     from elmo.pretrain.finetune import FineTuning
-    from elmo.tasks.experiment import Experiment
 
 
 @click.command(
@@ -91,9 +89,7 @@ def command(
     is measured before and after. Most published files hold no softmax; pass --new-softmax for those.
     """
     from elmo.formats import load
-    from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
-    from elmo.pretrain.recipe import PretrainingConfig
-    from elmo.schema import from_mapping
+    from elmo.pretrain.finetune import finetune
     from elmo.text.reading import expand, read_some
     from elmo.training.recipes import parse_override
 
@@ -101,30 +97,24 @@ def command(
         raise ElmoError("--min-count: has no effect without --new-softmax, which keeps the model's words; leave it out")
     loaded = load(model)
     # As in `elmo pretrain`, options of the command win over --set, and both over the defaults.
-    own = {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
-    if is_given("epochs") or "n_epochs" not in own:
-        own["n_epochs"] = epochs
+    settings = {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
+    if is_given("epochs") or "n_epochs" not in settings:
+        settings["n_epochs"] = epochs
     flags = {"learning_rate": learning_rate, "batch_size": batch_size}
-    own |= {key: value for key, value in flags.items() if value is not None}
-    settings = default_settings(loaded, new_softmax) | own
-    if settings.get("loss") != "adaptive" and "adaptive_cutoffs" not in own:
-        # These are the model's cutoffs. A different loss is refused later, with a clearer message.
-        settings.pop("adaptive_cutoffs", None)
-    training = from_mapping(PretrainingConfig, settings, "training")
-    # Rates of other optimizers differ by orders of magnitude, so none is assumed.
-    if training.optimizer != "adagrad" and "learning_rate" not in own:
-        raise ElmoError(f"--learning-rate: the default is for Adagrad; choose one for {training.optimizer}")
-    if training.evaluate_every_steps is not None:
-        raise ElmoError(
-            "training.evaluate_every_steps: fine-tuning measures only before and after training; leave it out"
-        )
+    settings |= {key: value for key, value in flags.items() if value is not None}
     paths, encoding = expand(inputs), reading.pop("encoding")
     reading = choose_reading(loaded, paths, encoding=encoding, **reading).reading(encoding)
-    sentences = read_some(heldout, **reading) if heldout else []  # first, as a bad file is noticed only by reading it
-    corpus = prepare_corpus(loaded, paths, folder, new_softmax, min_count=min_count, **reading)
-    if "batch_size" not in settings:
-        training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
-    result = finetune(loaded, corpus, folder, training, new_softmax=new_softmax, heldout=sentences, device=device)
+    result = finetune(
+        loaded,
+        paths,
+        folder,
+        settings=settings,
+        new_softmax=new_softmax,
+        heldout=read_some(heldout, **reading) if heldout else (),
+        device=device,
+        min_count=min_count,
+        **reading,
+    )
     _report(folder, result, as_json)
 
 
@@ -148,48 +138,3 @@ def _report(folder: Path, result: FineTuning | None, as_json: bool) -> None:
         },
         as_json,
     )
-
-
-def finetune_for_task(experiment: Experiment, folder: Path) -> bool:
-    """Fine-tune the experiment's model on the text of its training set, and write it to the model folder `folder`.
-
-    A folder that is finished already is left as it is.
-
-    Returns:
-        Whether the fine-tuned model is complete: False if training was interrupted.
-    """
-    from tempfile import TemporaryDirectory
-
-    from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, is_finetuned, prepare_corpus
-    from elmo.pretrain.recipe import PretrainingConfig
-    from elmo.schema import from_mapping
-    from elmo.tasks.task import distinct_lines
-
-    config, task, model = experiment.config, experiment.task, experiment.bilm
-    if model is None:
-        raise ElmoError("--finetune: --elmo none leaves nothing to fine-tune; name a model, or leave out --finetune")
-    if config.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
-        raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
-
-    # For squad, paragraphs and questions are different kinds of text; the first one of them, the paragraphs, is used.
-    def lines_of(path: str) -> dict[str, None]:
-        found = task.read(path, config.recipe)
-        return distinct_lines(sentence for example in found for sentence in next(iter(task.texts(example).values())))
-
-    new_softmax = model.softmax is None
-    with TemporaryDirectory(prefix="elmo-") as work:
-        path = Path(work) / f"{config.task}.txt"
-        path.write_text("".join(f"{line}\n" for line in lines_of(config.train)), encoding="utf-8")
-        corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
-    # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
-    if is_finetuned(model, folder):
-        return True
-    training = from_mapping(PretrainingConfig, default_settings(model, new_softmax), "training")
-    training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
-    heldout = [line.split() for line in lines_of(config.dev)]
-    result = finetune(model, corpus, folder, training, new_softmax=new_softmax, heldout=heldout, device=config.device)
-    if result is None:
-        return False
-    figures = f"perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on the dev set"
-    click.echo(f"elmo: {folder}: {figures}", err=True)
-    return True

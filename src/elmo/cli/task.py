@@ -126,9 +126,9 @@ def train(
     paragraphs), and its perplexity on those of the development set is measured before and after. A MODEL without a
     softmax gets a new one. If FOLDER already holds this MODEL, fine-tuned on this text, it is used as it is.
     """
-    from elmo.cli.finetune import finetune_for_task
     from elmo.tasks import load_task_recipe
     from elmo.tasks.experiment import Experiment, ExperimentConfig
+    from elmo.tasks.finetune import finetune_for_task
     from elmo.training.recipes import parse_override
 
     loaded = load_task_recipe(task, recipe, dict(map(parse_override, overrides)))
@@ -136,11 +136,15 @@ def train(
     if experiment.note:
         click.echo(f"elmo: {experiment.note}", err=True)
     if tuned is not None:
-        # Only a fine-tuning that is complete is trained with: the weights of one that was stopped are still changing.
-        if not finetune_for_task(experiment, tuned):
+        try:
+            result = finetune_for_task(experiment, tuned)
+        except KeyboardInterrupt:
             figures = {"run": str(out), "done": False, "runs": []}
             print_result(f"{tuned}: fine-tuning stopped; run the same command again to continue", figures, as_json)
             return
+        if result is not None:
+            figures = f"perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on the dev set"
+            click.echo(f"elmo: {tuned}: {figures}", err=True)
         experiment = experiment.with_elmo(str(tuned))
     experiment.run()
     _report(experiment, as_json)

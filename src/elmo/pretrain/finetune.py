@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from elmo.errors import ElmoError
+from elmo.formats import load
 from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.formats.native import FILES, is_native, save_trained
 from elmo.nn.devices import use_device
@@ -23,6 +24,7 @@ from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.processes import started_together
 from elmo.pretrain.recipe import PretrainingConfig, Recipe
 from elmo.pretrain.run_folder import is_begun_with
+from elmo.schema import from_mapping
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
@@ -53,7 +55,82 @@ class FineTuning:
     is_heldout: bool
 
 
-def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softmax: bool, **settings: Any) -> Corpus:
+def finetune(
+    model: Model | str | Path,
+    inputs: Sequence[str],
+    folder: str | Path,
+    *,
+    settings: Mapping[str, object] | None = None,
+    new_softmax: bool = False,
+    heldout: Sentences = (),
+    device: str = "auto",
+    **preparation: Any,
+) -> FineTuning | None:
+    """Train a model further on a text, as `elmo finetune` does, and write the result to a model folder.
+
+    The same call again goes on where an earlier one was interrupted.
+
+    Args:
+        model: The model, or what `elmo.load` takes. It is not changed.
+        inputs: The files to train on.
+        folder: The model folder to write. It also holds the corpus and the run folders.
+        settings: Keys of `PretrainingConfig` to change, and their values: `{"n_epochs": 2}`. `default_settings` says
+            which defaults differ from those of pretraining. The default batch size depends on the length of the text.
+        new_softmax: Whether to train a new softmax first, for as long again, with the biLM frozen. The perplexity
+            before fine-tuning is then that of the old biLM with the new softmax.
+        heldout: Tokenized sentences to measure perplexity on; without them, the first ones of the training text.
+        device: The device to train on, as `find_device` takes it.
+        **preparation: Further arguments of `prepare`, such as `tokenizer` and `text`. A text that is tokenized, a
+            sentence on each line, needs none.
+
+    Returns:
+        The perplexities before and after, or None if the training was interrupted; its progress is then saved.
+
+    Raises:
+        ElmoError: If a setting is wrong, the model cannot be fine-tuned or the text cannot be read; if `folder` holds
+            something else; or under `torchrun`.
+
+    Example:
+        ```python
+        result = finetune("en", ["letters.txt"], "letters-elmo", tokenizer="ptb", text="paragraphs")
+        print(result.before.mean, result.after.mean)
+        ```
+    """
+    model, folder, settings = model if isinstance(model, Model) else load(model), Path(folder), settings or {}
+    finetuning_config(model, settings, new_softmax)  # first, so that a mistake leaves no folder behind
+    corpus = prepare_corpus(model, inputs, folder, new_softmax, **preparation)
+    config = finetuning_config(model, settings, new_softmax, corpus)
+    return finetune_on_corpus(model, corpus, folder, config, new_softmax=new_softmax, heldout=heldout, device=device)
+
+
+def finetuning_config(
+    model: Model, settings: Mapping[str, object], new_softmax: bool, corpus: Corpus | None = None
+) -> PretrainingConfig:
+    """Return the settings of a training: `settings`, and `default_settings` for all other keys.
+
+    Without a setting for it, the batch size is the default for `corpus`, if that is known yet.
+
+    Raises:
+        ElmoError: If a setting is wrong, or has no meaning in fine-tuning.
+    """
+    known = default_settings(model, new_softmax) | dict(settings)
+    if known.get("loss") != "adaptive" and "adaptive_cutoffs" not in settings:
+        # These are the model's cutoffs. A different loss is refused later, with a clearer message.
+        known.pop("adaptive_cutoffs", None)
+    config = from_mapping(PretrainingConfig, known, "training")
+    # Rates of other optimizers differ by orders of magnitude, so none is assumed.
+    if config.optimizer != "adagrad" and "learning_rate" not in settings:
+        raise ElmoError(f"training.learning_rate: the default is for Adagrad; choose one for {config.optimizer}")
+    if config.evaluate_every_steps is not None:
+        raise ElmoError(
+            "training.evaluate_every_steps: fine-tuning measures only before and after training; leave it out"
+        )
+    if corpus is not None and "batch_size" not in settings:
+        config = replace(config, batch_size=default_batch_size(corpus, config.unroll_steps))
+    return config
+
+
+def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softmax: bool, **preparation: Any) -> Corpus:
     """Prepare the corpus for fine-tuning a model, or use the same corpus of an earlier start.
 
     Args:
@@ -61,7 +138,7 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
         inputs: The files to train on.
         folder: The folder of the fine-tuning; the corpus becomes its subfolder `corpus`.
         new_softmax: Whether a new softmax is trained, with a vocabulary made from this text, instead of the model's.
-        **settings: Further arguments of `prepare`.
+        **preparation: Further arguments of `prepare`.
 
     Raises:
         ElmoError: If the model cannot be fine-tuned, if `folder` holds a fine-tuning on other text or another model, or
@@ -88,7 +165,7 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
                 made,
                 vocabulary=None if new_softmax else model.vocabulary,
                 max_characters=char_cnn.max_characters_per_token,
-                **settings,
+                **preparation,
             ).checksum  # keep only this: the corpus maps its files, and Windows cannot rename a mapped file
             if not path.exists():
                 made.rename(path)
@@ -120,38 +197,23 @@ def default_batch_size(corpus: Corpus, unroll_steps: int) -> int:
     return max(1, min(128, (corpus.num_tokens + corpus.num_sentences) // (100 * unroll_steps)))
 
 
-def finetune(
+def finetune_on_corpus(
     model: Model,
     corpus: Corpus,
     folder: Path,
-    training: PretrainingConfig,
+    config: PretrainingConfig,
     *,
     new_softmax: bool = False,
     heldout: Sentences = (),
     device: str = "auto",
 ) -> FineTuning | None:
-    """Train a model further on a corpus, and write the result to a model folder.
-
-    Args:
-        model: The model to fine-tune, whose weights are not changed.
-        corpus: The training text, as `prepare_corpus` makes it.
-        folder: The model folder to write. It also holds the run folders, so that an interrupted call can be repeated
-            and continues where it was.
-        training: The settings of the training.
-        new_softmax: Whether to train a new softmax first, for as long again, with the biLM frozen. The perplexity
-            before fine-tuning is then that of the old biLM with the new softmax.
-        heldout: Tokenized sentences to measure perplexity on; without them, the first ones of the training text.
-        device: The device to train on, as `find_device` takes it.
-
-    Returns:
-        The perplexities before and after, or None if the training was interrupted; its progress is then saved.
-    """
+    """Train a model further on a corpus of `prepare_corpus`, as `finetune` does with its other arguments."""
     origin = model.origin
-    recipe = Recipe(require_characters(model, "trained"), model.config.lstm, training, model.config.bidirectional)
+    recipe = Recipe(require_characters(model, "trained"), model.config.lstm, config, model.config.bidirectional)
     if new_softmax:
         start = Model(model.bilm, text=model.text)
         first = Pretrainer(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)
-        # The second run has begun with this softmax, which must stay as it is even if `training` now allows more steps.
+        # The second run has begun with this softmax, which must stay as it is even if `config` now allows more steps.
         if (folder / "run").exists():
             model = first.result
         else:

@@ -42,6 +42,7 @@ from elmo.nn.devices import use_device
 from elmo.tasks import trainer
 from elmo.tasks.card import Result
 from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig
+from elmo.tasks.finetune import finetune_for_task
 from elmo.tasks.run_folder import TrainedTask, load_run
 from elmo.tasks.task import TASKS, Scores, get_task, load_task_recipe
 from elmo.text.tokenizers import get_tokenizer
@@ -71,6 +72,7 @@ def train(
     recipe: str | None = None,
     settings: Mapping[str, object] | None = None,
     num_seeds: int = 1,
+    finetune: str | Path | None = None,
     device: str = "auto",
 ) -> list[Result]:
     """Train a task model, as `elmo task train` does.
@@ -87,6 +89,8 @@ def train(
         recipe: A YAML file; by default the recipe of the package.
         settings: Keys of the recipe to change, with dots, and their values: `{"training.max_epochs": 5}`.
         num_seeds: How many seeds to train, one after the other. The best model on `dev` is kept.
+        finetune: If given, the biLM is first trained further on the text of the training set, written to this model
+            folder, and used from there (see docs/tasks.md).
         device: "auto", "cpu", "cuda" or one GPU such as "cuda:1".
 
     Returns:
@@ -114,6 +118,9 @@ def train(
         device=device,
     )
     experiment = Experiment(config)
+    if finetune is not None:
+        finetune_for_task(experiment, Path(finetune))
+        experiment = experiment.with_elmo(str(finetune))
     results = experiment.run()
     # On Ctrl-C or SIGTERM the trainer saves everything and returns as if it were finished. A program that called this
     # function must not go on with results that are not there.

@@ -7,7 +7,6 @@ share their runs: the baseline, for example, is a column of Table 2 and a curve 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +48,7 @@ from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.files import read_tensors
 from elmo.formats.model import Model, require_softmax
-from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
-from elmo.pretrain.recipe import PretrainingConfig
-from elmo.schema import from_mapping
+from elmo.pretrain.finetune import finetune
 from elmo.tasks.checkpoint import WEIGHTS
 from elmo.tasks.run_folder import checksum_of_examples
 
@@ -283,10 +280,7 @@ def _tune(
         folder.mkdir(parents=True, exist_ok=True)
         text = folder / "train.txt"
         text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
-        corpus = prepare_corpus(model, [str(text)], folder, new_softmax=False)
-        training = from_mapping(PretrainingConfig, default_settings(model), "training")
-        training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
-        result = finetune(model, corpus, folder, training, heldout=dev, device=device)
+        result = finetune(model, [str(text)], folder, heldout=dev, device=device)
         if result is None:
             raise KeyboardInterrupt  # training ends early only if it was interrupted, and everything is saved
         return {BEFORE: result.before.mean, AFTER: result.after.mean}

@@ -1,0 +1,57 @@
+"""Fine-tuning the biLM on the text of a task before the task is trained (Peters et al. 2018, sec. 3.4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from elmo.errors import ElmoError
+from elmo.pretrain.finetune import FineTuning, finetune_on_corpus, finetuning_config, is_finetuned, prepare_corpus
+from elmo.tasks.experiment import Experiment
+from elmo.tasks.task import distinct_lines
+
+
+def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None:
+    """Fine-tune the experiment's model on the text of its training set, and write it to the model folder `folder`.
+
+    For squad, paragraphs and questions are different kinds of text; the first one of them, the paragraphs, is used. A
+    folder that is finished already is left as it is.
+
+    Returns:
+        The perplexity of the development set's text before and after; None if the folder was finished already.
+
+    Raises:
+        ElmoError: If the experiment has no model, or the folder is in that of the experiment or holds something else.
+        KeyboardInterrupt: If Ctrl-C or SIGTERM interrupted the fine-tuning. Everything is saved.
+    """
+    config, task, model = experiment.config, experiment.task, experiment.bilm
+    if model is None:
+        raise ElmoError("finetune: there is no ELMo to fine-tune; name a model, or leave out the fine-tuning")
+    if config.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
+
+    def lines_of(path: str) -> dict[str, None]:
+        found = task.read(path, config.recipe)
+        return distinct_lines(sentence for example in found for sentence in next(iter(task.texts(example).values())))
+
+    new_softmax = model.softmax is None
+    with TemporaryDirectory(prefix="elmo-") as work:
+        path = Path(work) / f"{config.task}.txt"
+        path.write_text("".join(f"{line}\n" for line in lines_of(config.train)), encoding="utf-8")
+        corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
+    # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
+    if is_finetuned(model, folder):
+        return None
+    result = finetune_on_corpus(
+        model,
+        corpus,
+        folder,
+        finetuning_config(model, {}, new_softmax, corpus),
+        new_softmax=new_softmax,
+        heldout=[line.split() for line in lines_of(config.dev)],
+        device=config.device,
+    )
+    # Only a fine-tuning that is complete may be trained with: the weights of one that was stopped are still changing.
+    if result is None:
+        raise KeyboardInterrupt
+    return result
