@@ -92,3 +92,15 @@ def test_a_softmax_is_left_out_where_it_is_not_wanted(tmp_path: Path) -> None:
     (tmp_path / "softmax.safetensors").write_bytes(b"nothing")
     found = load(tmp_path, with_softmax=False)
     assert (found.stored_softmax, found.vocabulary) == (None, None)
+
+
+def test_a_copy_shares_what_is_not_changed_and_builds_nothing(tmp_path: Path) -> None:
+    save_native(make_model(softmax=True), tmp_path)
+    model = load(tmp_path)
+    other = model.copy_with(card="another card", softmax=None)
+    assert (other.card, other.softmax, other.origin) == ("another card", None, model.origin)
+    assert all(array is model.weights[name] for name, array in other.weights.items()), "the arrays of the file"
+    assert model.card != "another card"
+    assert model.softmax is not None
+    with pytest.raises(TypeError, match="a Model has no cart"):
+        model.copy_with(cart="")

@@ -111,7 +111,7 @@ def test_text_is_tokenized_and_pooled(folder: Path) -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_text_is_lower_case_if_the_training_text_was(folder: Path, tmp_path: Path) -> None:
-    model = replace(formats.load(folder / "model"), text=TextConfig(lowercase=True), card=None)
+    model = formats.load(folder / "model").copy_with(text=TextConfig(lowercase=True), card=None)
     formats.save_native(model, tmp_path / "small")
     dataset = embed_dataset(ray.data.from_items([{"text": "The Man"}]), tmp_path / "small", column="text")
     assert [list(row["tokens"]) for row in dataset.take_all()] == [["the", "man"]]

@@ -9,7 +9,6 @@ import pickle
 import shutil
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import entry_points
 from itertools import count, groupby
 from pathlib import Path
@@ -116,7 +115,7 @@ def test_words_are_small_letters_if_those_of_the_training_text_were(folder: Path
     loaded = formats.load(folder)
     for name in ("small", "cased"):
         text = TextConfig(tokenizer="ptb", lowercase=name == "small")
-        formats.save_native(replace(loaded, text=text, card=None), tmp_path / name)
+        formats.save_native(loaded.copy_with(text=text, card=None), tmp_path / name)
     small, cased = (make_nlp(tmp_path / name, layers="top")("The Man").tensor for name in ("small", "cased"))
     model = elmo.load(folder)
     np.testing.assert_array_equal(small, model.embed([["the", "man"]], layers="top")[0])

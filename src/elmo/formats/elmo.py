@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -183,7 +182,7 @@ class Elmo(ElmoModule, ModelHubMixin):
 
         There is no softmax, because it would not fit a biLM that a task has trained.
         """
-        return replace(self._model, bilm=self.bilm, mixes=self._scalar_mixes, origin="of an Elmo in memory")
+        return self._model.copy_with(bilm=self.bilm, mixes=self._scalar_mixes, origin="of an Elmo in memory")
 
     @property
     def _scalar_mixes(self) -> list[ScalarMix]:

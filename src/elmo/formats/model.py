@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from elmo.nn.softmax import AnySoftmax
 
 T = TypeVar("T")
-S_co = TypeVar("S_co", covariant=True)
 
 ToIds = Callable[[Sequence[str]], NDArray[Any]]
 """Converts N words to the ids (N, C) that a token encoder takes."""
@@ -47,44 +47,6 @@ class TokenVectors:
     vectors: NDArray[np.float32]
 
 
-class _Stored(Protocol[S_co]):
-    """A part of a model as arrays (see `elmo.formats.stored`)."""
-
-    def build(self) -> S_co: ...
-
-
-class _Part(Generic[T]):
-    """A part of a model that may be given as arrays, of which it is built when it is first read.
-
-    `_Part(default)` describes a field of a dataclass. `default` makes the value of a model that is made without one.
-    """
-
-    def __init__(self, default: Callable[[], T] | None = None) -> None:
-        self._default = default
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, model: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, model: Model, owner: type) -> T: ...
-    def __get__(self, model: Model | None, owner: type) -> Self | T:
-        if model is None:
-            # What dataclasses ask for the default of a field: this, or nothing if it must be given.
-            if self._default is None:
-                raise AttributeError(self._name)
-            return self
-        value = model.__dict__[self._name]
-        if isinstance(value, StoredBiLM | StoredSoftmax | StoredMixes | StoredState):
-            model.__dict__[self._name] = value.build()
-        return model.__dict__[self._name]
-
-    def __set__(self, model: Model, value: T | _Stored[T] | Self) -> None:
-        model.__dict__[self._name] = self._default() if value is self and self._default else value
-
-
-@dataclass
 class Model:
     """A biLM together with whatever else was stored with it.
 
@@ -97,13 +59,14 @@ class Model:
 
     Attributes:
         bilm: The bidirectional (or forward-only) language model.
-        softmax: The output layer it was trained with, full or adaptive.
+        softmax: The output layer it was trained with, full or adaptive; None if there is none.
         vocabulary: The words of the softmax, or the words that a biLM without characters reads.
         origin: What was recognised and by which signs, for messages and `elmo info`.
         mixes: Scalar mixes that a task learned. Embedding does not need them.
         token_vectors: Cached layer-0 vectors of some words. Embedding does not need them.
         lexicon: The word and character lists of an ELMoForManyLangs model.
-        warm_state: An LSTM state of one row that sentences can start from instead of zeros (see `elmo.embed.warm`).
+        warm_state: An LSTM state of one row that sentences can start from instead of zeros (see `elmo.embed.warm`);
+            None if there is none.
         types: Token vectors that were stored to be looked up instead of computed (see `current_types`).
         card: The text of the model card, for people.
         figures: Facts about the training, name to value, for programs.
@@ -111,19 +74,86 @@ class Model:
         vocabulary_file: The words of the training text, which may be read to compare another text with them.
     """
 
-    bilm: _Part[BiLM] = _Part()
-    softmax: _Part[AnySoftmax | None] = _Part(lambda: None)
-    vocabulary: Vocabulary | None = None
-    origin: str = "made in memory"
-    mixes: _Part[list[ScalarMix]] = _Part(lambda: [])
-    token_vectors: TokenVectors | None = None
-    lexicon: Lexicon | None = None
-    warm_state: _Part[BiLMState | None] = _Part(lambda: None)
-    types: StoredTypes | None = None
-    card: str | None = None
-    figures: Mapping[str, str] = field(default_factory=dict[str, str])
-    text: TextConfig | None = None
-    vocabulary_file: Path | None = None
+    def __init__(
+        self,
+        bilm: BiLM | StoredBiLM,
+        softmax: AnySoftmax | StoredSoftmax | None = None,
+        vocabulary: Vocabulary | None = None,
+        origin: str = "made in memory",
+        mixes: list[ScalarMix] | StoredMixes | None = None,
+        *,
+        token_vectors: TokenVectors | None = None,
+        lexicon: Lexicon | None = None,
+        warm_state: BiLMState | StoredState | None = None,
+        types: StoredTypes | None = None,
+        card: str | None = None,
+        figures: Mapping[str, str] | None = None,
+        text: TextConfig | None = None,
+        vocabulary_file: Path | None = None,
+    ) -> None:
+        self._bilm, self._softmax, self._warm_state = bilm, softmax, warm_state
+        self._mixes: list[ScalarMix] | StoredMixes = [] if mixes is None else mixes
+        self.vocabulary, self.origin, self.lexicon = vocabulary, origin, lexicon
+        self.token_vectors, self.types = token_vectors, types
+        self.card, self.text, self.vocabulary_file = card, text, vocabulary_file
+        self.figures: Mapping[str, str] = {} if figures is None else figures
+
+    @property
+    def bilm(self) -> BiLM:
+        """The biLM, which is built of its arrays when it is first asked for."""
+        if isinstance(self._bilm, StoredBiLM):
+            self._bilm = self._bilm.build()
+        return self._bilm
+
+    @bilm.setter
+    def bilm(self, bilm: BiLM | StoredBiLM) -> None:
+        self._bilm = bilm
+
+    @property
+    def softmax(self) -> AnySoftmax | None:
+        """The softmax, built like `bilm`."""
+        if isinstance(self._softmax, StoredSoftmax):
+            self._softmax = self._softmax.build()
+        return self._softmax
+
+    @softmax.setter
+    def softmax(self, softmax: AnySoftmax | StoredSoftmax | None) -> None:
+        self._softmax = softmax
+
+    @property
+    def mixes(self) -> list[ScalarMix]:
+        """The scalar mixes, built like `bilm`."""
+        if isinstance(self._mixes, StoredMixes):
+            self._mixes = self._mixes.build()
+        return self._mixes
+
+    @mixes.setter
+    def mixes(self, mixes: list[ScalarMix] | StoredMixes) -> None:
+        self._mixes = mixes
+
+    @property
+    def warm_state(self) -> BiLMState | None:
+        """The warm state, built like `bilm`."""
+        if isinstance(self._warm_state, StoredState):
+            self._warm_state = self._warm_state.build()
+        return self._warm_state
+
+    @warm_state.setter
+    def warm_state(self, state: BiLMState | StoredState | None) -> None:
+        self._warm_state = state
+
+    def copy_with(self, **changes: Any) -> Model:
+        """Return a copy that has other attributes in place of some, and shares the rest. Nothing is built for it.
+
+        Args:
+            **changes: Attributes by name.
+        """
+        made = copy.copy(self)
+        for name, value in changes.items():
+            if not vars(made).keys() & {name, f"_{name}"}:
+                raise TypeError(f"a Model has no {name}")
+            setattr(made, name, value)
+        return made
 
     def __repr__(self) -> str:
         """Tell what this is, without its weights."""
@@ -133,8 +163,7 @@ class Model:
     @property
     def config(self) -> BiLMConfig:
         """The sizes of the biLM."""
-        bilm: BiLM | StoredBiLM = self.__dict__["bilm"]
-        return bilm.config
+        return self._bilm.config
 
     @property
     def weights(self) -> Weights:
@@ -142,40 +171,38 @@ class Model:
 
         If the biLM was built, they share its memory where they can.
         """
-        bilm: BiLM | StoredBiLM = self.__dict__["bilm"]
-        if isinstance(bilm, StoredBiLM):
-            return bilm.weights
-        return {name: to_array(tensor) for name, tensor in bilm.state_dict().items()}
+        if isinstance(self._bilm, StoredBiLM):
+            return self._bilm.weights
+        return {name: to_array(tensor) for name, tensor in self._bilm.state_dict().items()}
 
     @property
     def stored_softmax(self) -> StoredSoftmax | None:
         """The softmax as arrays, which are like those of `weights`, or None if there is no softmax."""
-        softmax: AnySoftmax | StoredSoftmax | None = self.__dict__["softmax"]
-        if softmax is None or isinstance(softmax, StoredSoftmax):
-            return softmax
-        arrays = {name: to_array(tensor) for name, tensor in softmax.state_dict().items()}
+        if self._softmax is None or isinstance(self._softmax, StoredSoftmax):
+            return self._softmax
+        arrays = {name: to_array(tensor) for name, tensor in self._softmax.state_dict().items()}
         return StoredSoftmax(self.config.lstm.projection_dim, arrays)
 
     @property
     def warm_arrays(self) -> tuple[StateArrays, ...] | None:
         """The warm state as arrays of one row for each direction, or None if there is none."""
-        state: BiLMState | StoredState | None = self.__dict__["warm_state"]
-        if state is None or isinstance(state, StoredState):
-            return state and state.directions
-        return tuple(StateArrays(*map(to_array, direction)) for direction in state)
+        if self._warm_state is None:
+            return None
+        if isinstance(self._warm_state, StoredState):
+            return self._warm_state.directions
+        return tuple(StateArrays(*map(to_array, direction)) for direction in self._warm_state)
 
     @property
     def num_mixes(self) -> int:
         """The number of scalar mixes, which need not be built for it."""
-        mixes: list[ScalarMix] | StoredMixes = self.__dict__["mixes"]
-        return len(mixes.mixes if isinstance(mixes, StoredMixes) else mixes)
+        return len(self._mixes.mixes if isinstance(self._mixes, StoredMixes) else self._mixes)
 
     @property
     def current_types(self) -> StoredTypes | None:
         """The stored token vectors, or None if there are none, or the weights have changed since."""
         types = self.types
         # Arrays from files stay as they were read. A module may have been trained, so its weights are compared.
-        if types is None or isinstance(self.__dict__["bilm"], StoredBiLM):
+        if types is None or isinstance(self._bilm, StoredBiLM):
             return types
         return types if types.bilm == checksum_of_weights(self.weights) else None
 
@@ -203,10 +230,7 @@ def without_softmax(model: Model) -> Model:
     """Return the biLM without its softmax, keeping what it needs to read words, its card and its figures."""
     # A vocabulary belongs to the softmax, unless the biLM reads whole words by it.
     words = model.vocabulary if model.config.char_cnn is None else None
-    # The biLM as it is, built or not.
-    kept = Model(model.__dict__["bilm"], None, words, model.origin, lexicon=model.lexicon, card=model.card)
-    kept.figures, kept.text, kept.vocabulary_file = model.figures, model.text, model.vocabulary_file
-    return kept
+    return model.copy_with(softmax=None, vocabulary=words, mixes=[], token_vectors=None, warm_state=None, types=None)
 
 
 def predictor_inputs(

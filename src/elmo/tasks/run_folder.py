@@ -352,7 +352,7 @@ def keep_bilm(model: Model, folder: Path) -> None:
 
 
 def _what_vectors_need(model: Model) -> Model:
-    return replace(without_softmax(model), warm_state=model.warm_state)
+    return without_softmax(model).copy_with(warm_state=model.warm_state)
 
 
 def find_bilm(folder: Path, name: str) -> Path | str:

@@ -1,7 +1,6 @@
 """Vectors: the component `elmo`, and `elmo.Tok2Vec.v1`, a layer on which spaCy's own components can train."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 from weakref import WeakValueDictionary
@@ -105,7 +104,7 @@ class CarriesBiLM(StoredAsFolder):
             for name in FILES:  # left by another pipeline that was stored here before
                 (Path(path) / name).unlink(missing_ok=True)
         else:
-            save_native(replace(without_softmax(model), card=None), Path(path))
+            save_native(without_softmax(model).copy_with(card=None), Path(path))
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
         """Read the model that `to_disk` stored, if any."""
