@@ -391,7 +391,7 @@ def test_a_stop_is_requested_while_heldout_text_is_measured(
             yield score
 
     with monkeypatch.context() as patch:
-        patch.setattr("elmo.pretrain.reporter.score_sentences", score_and_stop)
+        patch.setattr("elmo.pretrain.perplexity.score_sentences", score_and_stop)
         run.train()
     assert len(scored) < 1000
     assert (run.stopped, run.progress.step, run.progress.heldout_perplexity) == (True, 6, None)
@@ -559,7 +559,7 @@ def test_a_last_measurement_that_is_abandoned_leaves_no_row(
             yield score
 
     with monkeypatch.context() as patch:
-        patch.setattr("elmo.pretrain.reporter.score_sentences", score_and_stop)
+        patch.setattr("elmo.pretrain.perplexity.score_sentences", score_and_stop)
         run.train()
     assert run.progress.heldout_perplexity is None
     assert read_rows(tmp_path / "run" / "metrics.csv") == rows

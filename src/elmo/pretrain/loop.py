@@ -29,6 +29,7 @@ from elmo.nn.softmax import Softmax
 from elmo.pretrain.checkpoint import PretrainingProgress, common_tensors, resume_pretraining, row_tensors
 from elmo.pretrain.objective import Batches, Objective, TrainingBatch, make_softmax
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
+from elmo.pretrain.perplexity import Perplexity, perplexity_unless
 from elmo.pretrain.processes import Processes, Volume, average_gradients
 from elmo.pretrain.recipe import Recipe
 from elmo.pretrain.reporter import Reporter
@@ -203,16 +204,20 @@ class Pretrainer:
             stack.enter_context(on_interrupt(self.stop))
             while not self.is_done and not self.stopped:
                 self.step()
-                reporter.report_step()
+                reporter.show_step()
+                if self.is_evaluation_due:
+                    reporter.write_row(self.evaluate())
+                elif self._is_due(self.recipe.training.log_every_steps):
+                    reporter.write_row(None)
                 if self.progress.seconds - saved > 60 * self.recipe.training.checkpoint_every_minutes:
                     self.save()
                     saved = self.progress.seconds
             # Steps are unreported if the end was moved to where the run was stopped; held-out text may also be new.
-            is_moved = self.is_done and reporter.has_news
-            if is_moved:
-                reporter.write_row()
+            is_end_new = self.is_done and self._has_unreported
+            if is_end_new:
+                reporter.write_row(self.evaluate() if self.is_evaluation_due else None)
             # Writing the same once more would remove what was added to the folder since, such as a warm state.
-            if is_moved or not self.processes.on_first(lambda: self.run_folder.is_saved(self.result, self.figures())):
+            if is_end_new or not self.processes.on_first(lambda: self.run_folder.is_saved(self.result, self.figures())):
                 self.save()
         return self.result
 
@@ -262,13 +267,48 @@ class Pretrainer:
         self.optimizer.step(self.share_done)
         return torch.stack(losses).tolist()
 
-    def keep_best(self) -> None:
-        """Keep the weights if the measurement of held-out text that was just made is the best so far."""
+    @property
+    def is_evaluation_due(self) -> bool:
+        """Whether there is held-out text that has to be measured after the step that was just made."""
+        return bool(self.heldout) and self._is_due(self.recipe.training.evaluate_every_steps)
+
+    def evaluate(self) -> Perplexity | None:
+        """Measure the perplexity of held-out text, and keep the weights if it is the best so far.
+
+        Measuring may take minutes, and a machine that sends SIGTERM leaves only seconds until it kills the process, so
+        a request to stop ends it. With a `training.patience` it is finished nevertheless: without it the run would not
+        go on as if never stopped.
+
+        Returns:
+            The perplexity, or None if a stop was requested before the end.
+        """
         progress = self.progress
-        if self.best is None or progress.heldout_perplexity is None:
+        found = self.processes.on_first(
+            lambda: perplexity_unless(self.current, self.heldout, lambda: self.is_asked_to_stop and self.best is None)
+        )
+        if found is not None:
+            is_of_new_weights = progress.heldout_step != progress.step  # and not of other text with the same weights
+            progress.heldout_perplexity, progress.heldout_step = found.mean, progress.step
+            if is_of_new_weights:
+                self._keep_best(found.mean)
+        return found
+
+    def _is_due(self, every: int | None) -> bool:
+        return self.is_done or (every is not None and self.progress.step % every == 0)
+
+    @property
+    def _has_unreported(self) -> bool:
+        """Whether there are steps since the last row of metrics, or held-out text not yet measured at this step."""
+        progress = self.progress
+        return progress.num_summed > 0 or (bool(self.heldout) and progress.heldout_step != progress.step)
+
+    def _keep_best(self, perplexity: float) -> None:
+        """Keep the weights that were just measured if they are the best so far, and count how often they were not."""
+        progress = self.progress
+        if self.best is None:
             return
-        if progress.best_perplexity is None or progress.heldout_perplexity < progress.best_perplexity:
-            progress.best_perplexity, progress.best_step = progress.heldout_perplexity, progress.step
+        if progress.best_perplexity is None or perplexity < progress.best_perplexity:
+            progress.best_perplexity, progress.best_step = perplexity, progress.step
             progress.num_worse = 0
             self.best.load_state_dict((self.average or self.objective).state_dict())
         else:

@@ -7,7 +7,7 @@ the `sampled` or `full` loss are scored by the full softmax, and models trained 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -155,6 +155,26 @@ def score_sentences(
         if state == "carry":
             before = replace_rows(before, after)
         yield from scores
+
+
+def perplexity_unless(
+    model: Model, sentences: Iterable[Sequence[str]], is_stopped: Callable[[], bool]
+) -> Perplexity | None:
+    """Return the perplexity of sentences, as `score_sentences` scores them, or None if `is_stopped` became true."""
+
+    class StoppedError(Exception):
+        pass
+
+    def until_stopped() -> Iterator[Sequence[str]]:
+        for sentence in sentences:
+            if is_stopped():
+                raise StoppedError
+            yield sentence
+
+    try:
+        return Perplexity.of(score_sentences(model, until_stopped()))
+    except StoppedError:
+        return None
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""What pretraining reports: rows of `metrics.csv` (and TensorBoard), held-out perplexity, and a progress line.
+"""What pretraining reports: rows of `metrics.csv` (and TensorBoard), and a progress line.
 
 Where there is no terminal for a progress line, as in the log of a cluster, it is a line a minute.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
+from elmo.pretrain.perplexity import Perplexity, perplexity_of
 from elmo.progress import show_progress
 from elmo.training.metrics import MetricsFile, Row
 
@@ -43,15 +42,11 @@ LINE_SECONDS = 60.0
 """The time between two lines where there is no terminal."""
 
 
-class _StoppedError(Exception):
-    """A stop was requested while held-out text was being measured."""
-
-
 class Reporter:
-    """Reports a pretraining run: rows of metrics, held-out perplexity, and a progress line, or lines, on stderr.
+    """Reports a pretraining run: rows of metrics, and a progress line, or lines, on stderr.
 
     Every process of the run has a reporter and must call it after the same steps, since all of them keep the progress,
-    of which the sums since the last row are a part. Only that of process 0 measures and writes.
+    of which the sums since the last row are a part. Only that of process 0 writes.
 
     Args:
         run: The run, which may be one that continues: rows of steps that it will make again are dropped.
@@ -67,27 +62,19 @@ class Reporter:
             self._bar = show_progress("pretraining", "steps", run.total_steps, initial=step)
             self._last_line = time.monotonic()
 
-    @property
-    def has_news(self) -> bool:
-        """Whether there are steps since the last row of metrics, or held-out text not yet measured at this step."""
-        progress = self._run.progress
-        return progress.num_summed > 0 or (bool(self._run.heldout) and progress.heldout_step != progress.step)
-
-    def report_step(self) -> None:
-        """Move the progress line by the step that was just made, and write a row of metrics if one is due."""
+    def show_step(self) -> None:
+        """Move the progress line by the step that was just made."""
         if self._metrics is not None:
             self._bar.total = self._expected_steps()
             self._bar.set_postfix_str(progress_text(self._summary()) + self._best_text(), refresh=False)
             self._bar.update()
             if self._bar.disable and time.monotonic() - self._last_line >= LINE_SECONDS:
                 self._write_line()
-        if self._is_due(self._run.recipe.training.log_every_steps) or self._is_evaluation_due():
-            self.write_row()
 
-    def write_row(self) -> None:
-        """Write a row of metrics: of the steps since the last row, and of held-out text if that is due.
+    def write_row(self, heldout: Perplexity | None) -> None:
+        """Write a row of metrics: of the steps since the last row, and of held-out text if it was measured.
 
-        Nothing is written if a stop was requested before there was anything to report.
+        Nothing is written if there is neither.
         """
         run, progress = self._run, self._run.progress
         if progress.num_summed:
@@ -95,12 +82,8 @@ class Reporter:
         else:  # a finished run that was given other text to measure has no loss to report
             predictions = progress.step * run.predictions_per_step
             row = {"step": progress.step, "predictions": predictions, "seconds": progress.seconds}
-        if self._is_evaluation_due() and (heldout := run.processes.on_first(self._measure)) is not None:
-            is_of_new_weights = progress.heldout_step != progress.step  # and not of other text with the same weights
-            progress.heldout_perplexity, progress.heldout_step = heldout.mean, progress.step
+        if heldout is not None:
             row["heldout_perplexity"] = heldout.mean
-            if is_of_new_weights:
-                run.keep_best()
             for direction, value in zip(("forward", "backward"), heldout.directions, strict=False):
                 row[f"heldout_{direction}_perplexity"] = value
         progress.loss_sums, progress.num_summed = (0.0,) * len(progress.loss_sums), 0
@@ -150,36 +133,12 @@ class Reporter:
             return ""
         return f", held-out {progress.best_perplexity:,.1f} at best, step {progress.best_step:,}"
 
-    def _is_due(self, every: int | None) -> bool:
-        return self._run.is_done or (every is not None and self._run.progress.step % every == 0)
-
-    def _is_evaluation_due(self) -> bool:
-        return bool(self._run.heldout) and self._is_due(self._run.recipe.training.evaluate_every_steps)
-
     def _expected_steps(self) -> int:
         """The step at which training is expected to end, at its pace so far."""
         minutes, progress = self._run.recipe.training.max_minutes, self._run.progress
         if minutes is None:
             return self._run.total_steps
         return min(self._run.total_steps, max(progress.step, round(progress.step * 60 * minutes / progress.seconds)))
-
-    def _measure(self) -> Perplexity | None:
-        """The perplexities of held-out text, or None if a stop was requested before the end."""
-        try:
-            return Perplexity.of(score_sentences(self._run.current, self._until_stopped()))
-        except _StoppedError:
-            return None
-
-    def _until_stopped(self) -> Iterator[Sequence[str]]:
-        """Yield the held-out sentences, and raise `_StoppedError` as soon as a stop is requested.
-
-        Measuring may take minutes, and a machine that sends SIGTERM leaves only seconds until it kills the process.
-        With a `training.patience` it is finished nevertheless: without it the run would not go on as if never stopped.
-        """
-        for sentence in self._run.heldout:
-            if self._run.is_asked_to_stop and self._run.best is None:
-                raise _StoppedError
-            yield sentence
 
 
 def progress_text(row: Row) -> str:
