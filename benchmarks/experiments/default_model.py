@@ -25,6 +25,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ from elmo.formats.model import Model
 from elmo.nn.devices import use_device
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.text.corpus import Corpus
-from elmo.text.reading import read_sentences
+from elmo.text.reading import PLAIN, Reading, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
@@ -59,7 +60,7 @@ QUERIES = {
     "bank": ("She borrowed the money from a bank .", "We sat on the bank of the river ."),
     "spring": ("It rains a lot here in the spring .", "The lock has a broken spring in it ."),
 }
-RAW: dict[str, Any] = {"tokenizer": "ptb", "text": "paragraphs", "lowercase": False}
+RAW = Reading("ptb", "paragraphs")
 """How raw held-out text is read."""
 
 NEAREST = 5
@@ -71,7 +72,7 @@ QUICK_SEMCOR, QUICK_TEXT = 4000, 100
 
 def measure_perplexity(model: Model, path: Path, tokenized: bool, quick: bool) -> dict[str, Any]:
     """Measure the perplexity of one text."""
-    text = read_sentences([path]) if tokenized else read_sentences([path], **RAW)
+    text = read_sentences([path], PLAIN if tokenized else RAW)
     found = Perplexity.of(score_sentences(model, islice(text, QUICK_TEXT if quick else None)))
     return {
         "name": f"perplexity/{path.name.split('.')[0]}",
@@ -106,7 +107,7 @@ def _to_beat(model: Model, arguments: argparse.Namespace, path: Path) -> Iterato
             raise ElmoError(
                 f"{arguments.corpus}: has another vocabulary than the model; no 5-gram model compares with it"
             )
-        if corpus.reading | RAW != corpus.reading:
+        if replace(corpus.reading, encoding=RAW.encoding, language=None) != RAW:
             raise ElmoError(f"{arguments.corpus}: was not read like the held-out text, which ptb tokenizes")
         yield "5-gram", measure_ngram(corpus, path, arguments.kenlm)
 

@@ -56,7 +56,7 @@ def measure(
 ) -> dict[str, Any]:
     """Estimate on the corpus, and score the held-out text, which is read like the text of the corpus."""
     vocabulary = corpus.vocabulary()
-    sentences = (s for s in read_sentences(expand([str(heldout)]), **corpus.reading) if s)
+    sentences = (s for s in read_sentences(expand([str(heldout)]), corpus.reading) if s)
     with tempfile.TemporaryDirectory() as folder:
         text, scored, model = (Path(folder) / name for name in ("train.txt", "heldout.txt", "model.arpa"))
         num_tokens, _ = write(text, training_sentences(corpus, max_tokens))

@@ -29,7 +29,7 @@ import numpy as np
 import elmo
 from elmo.analysis.change import MEASURES, ChangeIndex, RankedWord
 from elmo.analysis.search import build_index
-from elmo.text.reading import read_sentences
+from elmo.text.reading import Reading, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences
@@ -136,7 +136,7 @@ def main() -> None:
     model = elmo.load(arguments.model)
     results: list[dict[str, Any]] = []
     for path in arguments.texts:
-        read = filter(None, read_sentences([str(path)], tokenizer=arguments.tokenizer, text="paragraphs"))
+        read = filter(None, read_sentences([str(path)], Reading(arguments.tokenizer, "paragraphs")))
         # Spread over the file, which begins with the books of one author, or the articles of one letter.
         spread = (s for number, s in enumerate(read) if number // BLOCK % arguments.every == 0)
         sentences = first_sentences(spread, arguments.tokens)

@@ -28,7 +28,7 @@ from elmo import formats
 from elmo.embed.warm import mean_state
 from elmo.formats.model import Model, State
 from elmo.pretrain.perplexity import SentenceScore, score_sentences
-from elmo.text.reading import TEXTS, expand, read_sentences
+from elmo.text.reading import TEXTS, Reading, expand, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
@@ -105,7 +105,7 @@ def main() -> None:
         arguments.train_sentences, arguments.heldout_sentences = 500, 100
 
     def read(path: str, num_sentences: int) -> list[list[str]]:
-        sentences = read_sentences(expand([path]), tokenizer=arguments.tokenizer, text=arguments.text)
+        sentences = read_sentences(expand([path]), Reading(arguments.tokenizer, arguments.text))
         return list(islice(filter(None, sentences), num_sentences))
 
     model = formats.load(arguments.model)

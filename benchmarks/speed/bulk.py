@@ -33,7 +33,7 @@ from elmo.embed.parquet import ParquetWriter
 from elmo.formats import Model, load, save_native
 from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_pretraining_recipe
-from elmo.text.reading import read_sentences
+from elmo.text.reading import Reading, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import make_text
@@ -68,8 +68,8 @@ def measure_reading(folder: Path, repeats: int) -> Iterator[dict[str, Any]]:
     path = folder / "text.txt"
     path.write_text("\n".join(map(" ".join, text)), encoding="utf-8")
     for tokenizer in ("whitespace", "ptb"):
-        num_tokens = sum(map(len, read_sentences([str(path)], tokenizer=tokenizer)))
-        seconds = _median(lambda name=tokenizer: sum(1 for _ in read_sentences([str(path)], tokenizer=name)), repeats)
+        num_tokens = sum(map(len, read_sentences([str(path)], Reading(tokenizer))))
+        seconds = _median(lambda name=tokenizer: sum(1 for _ in read_sentences([str(path)], Reading(name))), repeats)
         yield {"name": f"read/{tokenizer}", "tokens_per_second": round(num_tokens / seconds)}
 
 

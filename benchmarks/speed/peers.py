@@ -69,7 +69,7 @@ from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.schema import to_mapping
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
-from elmo.text.reading import read_sentences
+from elmo.text.reading import Reading, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences
@@ -341,7 +341,7 @@ def _run(command: Sequence[str]) -> None:
 
 def _sentences(path: Path) -> Iterator[list[str]]:
     """Yield the sentences of a text that are not empty."""
-    return (sentence for sentence in read_sentences([path], tokenizer="ptb", text="paragraphs") if sentence)
+    return (sentence for sentence in read_sentences([path], Reading("ptb", "paragraphs")) if sentence)
 
 
 def _training_options(recipe: Recipe, vocabulary_size: int) -> dict[str, Any]:

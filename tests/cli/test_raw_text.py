@@ -282,7 +282,7 @@ def test_trained_models_know_their_text(run: Run, tmp_path: Path) -> None:
     assert (own.tokenizer, own.text, own.lowercase, own.language) == ("words", "paragraphs", True, None)
     assert own.oov_rate is not None
     choice = choose_cut(own, RAW)
-    assert (choice.tokenizer, choice.lowercase) == ("words", True)
+    assert (choice.reading.tokenizer, choice.reading.lowercase) == ("words", True)
     code, _, err = run("finetune", "run", "tuned", "text.txt", "--batch-size", "2", "--epochs", "0.1")
     assert code == 0, err
     tuned = formats.load("tuned").text

@@ -238,7 +238,7 @@ def test_options_and_heldout_text_reach_the_run(
     code, out, _ = run_main(["pretrain", "corpus", "run", *options, "--device", "cpu", "--json"], monkeypatch, capsys)
     rows = {row["step"]: row["heldout_perplexity"] for row in read_rows(tmp_path / "run" / "metrics.csv")}
     assert (code, json.loads(out)["step"], list(rows)) == (0, 3, [2, 3])
-    wanted = Perplexity.of(score_sentences(load("run"), read_sentences(["raw.txt"], **corpus.reading)))
+    wanted = Perplexity.of(score_sentences(load("run"), read_sentences(["raw.txt"], corpus.reading)))
     assert wanted.num_oov == 0
     assert rows[3] == pytest.approx(wanted.mean)
 

@@ -22,6 +22,7 @@ from elmo.text.choice import (
     unknown_note,
 )
 from elmo.text.decoding import read_lines
+from elmo.text.reading import Reading
 
 RAW, TOKENIZED = "They didn't play, did they? No.\n", "They did n't play , did they ? No .\n"
 OWN = TextConfig("ptb", "paragraphs", lowercase=False, language="en", oov_rate=0.04)
@@ -52,13 +53,7 @@ def test_text_is_tokenized_if_its_marks_stand_between_spaces(text: str, is_token
 
 def test_raw_text_is_cut_as_the_training_text() -> None:
     choice = choose_cut(OWN, RAW)
-    assert choice.reading() == {
-        "tokenizer": "ptb",
-        "text": "paragraphs",
-        "encoding": "utf-8",
-        "lowercase": False,
-        "language": "en",
-    }
+    assert choice.reading == Reading("ptb", "paragraphs", "utf-8", lowercase=False, language="en")
     assert (choice.is_own, choice.notes) == (True, ())
     assert str(choice) == "; raw text, cut as the model's (tokenizer ptb, paragraphs)"
 
@@ -67,14 +62,14 @@ def test_tokenized_text_stays_as_it_is_but_for_its_case() -> None:
     lower = TextConfig("ptb", "paragraphs", lowercase=True)
     for sample in (TOKENIZED, "no marks at all", None):
         choice = choose_cut(lower, sample)
-        assert (choice.tokenizer, choice.text, choice.lowercase) == ("whitespace", "sentences", True)
+        assert choice.reading == Reading(lowercase=True)
         assert (str(choice), choice.notes) == ("", ())
 
 
 def test_proteins_and_other_text_without_spaces_are_raw() -> None:
     choice = choose_cut(TextConfig("chars"), "MKVLA\nGGH\n")
-    assert (choice.tokenizer, choice.text) == ("chars", "sentences")
-    assert choose_cut(TextConfig("chars"), "M K V\n").tokenizer == "whitespace"
+    assert choice.reading == Reading("chars")
+    assert choose_cut(TextConfig("chars"), "M K V\n").reading.tokenizer == "whitespace"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +92,7 @@ def test_proteins_and_other_text_without_spaces_are_raw() -> None:
 )
 def test_what_is_given_holds_and_what_differs_is_said(given, reading, notes) -> None:
     choice = choose_cut(OWN, RAW, **given)
-    assert (choice.tokenizer, choice.text) == reading
+    assert (choice.reading.tokenizer, choice.reading.text) == reading
     assert len(choice.notes) == len(notes)
     assert all(note in said for note, said in zip(notes, choice.notes, strict=True))
 
@@ -114,7 +109,7 @@ def test_a_model_that_does_not_say_reads_as_before_and_raw_text_is_noticed() -> 
     """The folders of earlier versions and most published models do not say how their text was cut."""
     for own, says in ((None, "the model does not say how"), (TextConfig(), "had been tokenized by another program")):
         choice = choose_cut(own, RAW)
-        assert (choice.tokenizer, choice.text, choice.is_own) == ("whitespace", "sentences", False)
+        assert (choice.reading, choice.is_own) == (Reading(), False)
         assert len(choice.notes) == 1
         assert says in choice.notes[0]
         assert choose_cut(own, TOKENIZED).notes == choose_cut(own, "play\n").notes == choose_cut(own, " \n").notes == ()
@@ -132,8 +127,8 @@ def test_a_function_that_a_model_names_is_not_run() -> None:
     assert tokenizer_for_query(RAW, "whitespace", own) == "whitespace"
     with pytest.raises(ElmoError, match="the index names tokenizer os:system"):
         tokenizer_for_query(RAW, "os:system", OWN)
-    assert choose_cut(own, TOKENIZED).tokenizer == "whitespace"
-    assert choose_cut(own, RAW, tokenizer="os:system").tokenizer == "os:system", "whoever passes it knows it"
+    assert choose_cut(own, TOKENIZED).reading.tokenizer == "whitespace"
+    assert choose_cut(own, RAW, tokenizer="os:system").reading.tokenizer == "os:system", "whoever passes it knows it"
 
 
 def test_words_of_conllu_are_given() -> None:
@@ -254,15 +249,15 @@ def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
     words = tmp_path / "vocabulary.txt"
     words.write_text("<S>\n</S>\n<UNK>\nthey\nplay\n.\n")
     known, strange = "they play .\n" * 50, "sie spielen .\n" * 50
-    choice = choose_cut(OWN, known)
-    note = unknown_note(OWN, words, strange, choice, "a.txt")
+    reading = choose_cut(OWN, known).reading
+    note = unknown_note(OWN, words, strange, reading, "a.txt")
     assert note is not None
     assert note.startswith("67% of the first 150 tokens are not among the model's words, of its training text 4.0%")
     assert "in the language of the model (en), and cut as that was (tokenizer ptb)?" in note
-    assert unknown_note(OWN, words, known, choice, "a.txt") is None
-    assert unknown_note(OWN, words, "sie spielen .\n", choice, "a.txt") is None, "three tokens say nothing"
-    assert unknown_note(OWN, words, "they play Ann and Bob and they . play they\n", choice, "a.txt") is None, "names"
-    assert unknown_note(OWN, words, "sie spielen heute , und sie spielen .\n", choice, "a.txt") is not None
-    assert unknown_note(OWN, tmp_path / "none", strange, choice, "a.txt") is None
-    assert unknown_note(TextConfig("ptb"), words, strange, choice, "a.txt") is None
-    assert unknown_note(None, words, strange, choice, "a.txt") is None
+    assert unknown_note(OWN, words, known, reading, "a.txt") is None
+    assert unknown_note(OWN, words, "sie spielen .\n", reading, "a.txt") is None, "three tokens say nothing"
+    assert unknown_note(OWN, words, "they play Ann and Bob and they . play they\n", reading, "a.txt") is None, "names"
+    assert unknown_note(OWN, words, "sie spielen heute , und sie spielen .\n", reading, "a.txt") is not None
+    assert unknown_note(OWN, tmp_path / "none", strange, reading, "a.txt") is None
+    assert unknown_note(TextConfig("ptb"), words, strange, reading, "a.txt") is None
+    assert unknown_note(None, words, strange, reading, "a.txt") is None

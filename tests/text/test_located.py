@@ -13,7 +13,7 @@ from elmo.errors import ElmoError
 from elmo.text import decoding, reading
 from elmo.text.conllu import conllu_sentences
 from elmo.text.located import cut_text, read_located
-from elmo.text.reading import read_sentences
+from elmo.text.reading import Reading, read_sentences
 
 TEXTS = st.text(st.sampled_from("ab. \n\r\té“!?你。A1"), max_size=40)
 CONLLU = (
@@ -33,8 +33,8 @@ def test_spans_are_those_of_the_file(kind: str, size: int, text: str, tmp_path_f
     whole = text.replace("\r\n", "\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoding, "BLOCK_SIZE", size)
-        found = list(read_located([path], tokenizer="ptb", text=kind))
-    assert [list(sentence) for sentence in found] == list(read_sentences([path], tokenizer="ptb", text=kind))
+        found = list(read_located([path], Reading("ptb", kind)))
+    assert [list(sentence) for sentence in found] == list(read_sentences([path], Reading("ptb", kind)))
     for sentence in found:
         spans = zip(sentence.starts, sentence.ends, strict=True)
         assert [whole[start:end] for start, end in spans] == list(sentence)
@@ -46,7 +46,7 @@ def test_spans_are_of_the_text_that_python_reads(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes("\ufeffDr. No\r\ncame. 👍🏽 He left.\r\n".encode())
     whole = path.read_text(encoding="utf-8-sig")
-    found = list(read_located([path], tokenizer="ptb", text="wrapped", lowercase=True))
+    found = list(read_located([path], Reading("ptb", "wrapped", lowercase=True)))
     assert [list(sentence) for sentence in found] == [["dr.", "no", "came", "."], ["👍🏽", "he", "left", "."]]
     spans = [(start, end) for sentence in found for start, end in zip(sentence.starts, sentence.ends, strict=True)]
     assert [whole[start:end] for start, end in spans] == ["Dr.", "No", "came", ".", "👍🏽", "He", "left", "."]
@@ -58,8 +58,8 @@ def test_conllu_keeps_ids_and_places(tmp_path: Path) -> None:
     for size in (4, 1 << 18):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(decoding, "BLOCK_SIZE", size)
-            one, two = read_located([path], text="conllu")
-            assert [one, two] == list(read_sentences([path], text="conllu"))
+            one, two = read_located([path], Reading(text="conllu"))
+            assert [one, two] == list(read_sentences([path], Reading(text="conllu")))
         assert (one.id, list(one)) == ("got-1", ["jah", "New_York"])
         assert (two.id, list(two)) == ("", ["zu", "dem"])
         spans = [*zip(one.starts, one.ends, strict=True), *zip(two.starts, two.ends, strict=True)]
@@ -80,12 +80,12 @@ def test_bad_lines_of_conllu_are_named(tmp_path: Path, monkeypatch, line: str, s
     (tmp_path / "text").write_text(CONLLU.replace("1\tzu", f"{line}\n1\tzu"))
     for read in (read_sentences, read_located):
         with pytest.raises(ElmoError, match=rf"text, {says}"):
-            list(read([tmp_path / "text"], text="conllu"))
+            list(read([tmp_path / "text"], Reading(text="conllu")))
 
 
 def test_ids_stand_before_a_tab(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a1\tHe came. She left.\n\nb2\tNo\tway.\n")
-    one, two, three = read_located([tmp_path / "text"], tokenizer="ptb", text="paragraphs", ids=True)
+    one, two, three = read_located([tmp_path / "text"], Reading("ptb", "paragraphs"), ids=True)
     assert [sentence.id for sentence in (one, two, three)] == ["a1", "a1", "b2"]
     assert (list(two), list(three)) == (["She", "left", "."], ["No", "way", "."])
     whole = (tmp_path / "text").read_text()
@@ -95,7 +95,7 @@ def test_ids_stand_before_a_tab(tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match=r"text, line 1: has no tab; expected an id, a tab and text"):
         list(read_located([tmp_path / "text"], ids=True))
     with pytest.raises(ElmoError, match="text='wrapped' joins; leave out the ids"):
-        list(read_located([tmp_path / "text"], text="wrapped", ids=True))
+        list(read_located([tmp_path / "text"], Reading(text="wrapped"), ids=True))
 
 
 def test_text_in_memory_is_cut_like_the_training_text() -> None:

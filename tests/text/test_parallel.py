@@ -8,8 +8,9 @@ import time
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.text import decoding, parallel, reading
+from elmo.text import decoding, parallel
 from elmo.text.parallel import tokenize_files
+from elmo.text.reading import Reading, tokenize_block
 from elmo.text.vocabulary import SPECIAL_WORDS
 
 
@@ -20,9 +21,9 @@ def test_processes_start_light():
 
 
 def test_special_words_are_those_of_the_characters():
-    """`reading` spells them out, because `characters` imports NumPy."""
+    """`elmo.text.reading` spells them out, because `characters` imports NumPy."""
     words = [*SPECIAL_WORDS]
-    assert reading.tokenize_block(" ".join(words), str.split, "sentences", lowercase=True) == ([words], range(1))
+    assert tokenize_block(" ".join(words), Reading(lowercase=True), ("text", 1)) == ([words], range(1))
 
 
 def test_only_a_few_blocks_are_read_ahead(tmp_path, monkeypatch):
@@ -30,15 +31,7 @@ def test_only_a_few_blocks_are_read_ahead(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text("".join(f"{number:03}\n" for number in range(200)))
     progress: list[int] = []
-    blocks = tokenize_files(
-        [str(tmp_path / "text")],
-        tokenizer="ptb",
-        text="sentences",
-        encoding="utf-8",
-        lowercase=False,
-        workers=2,
-        advance=progress.append,
-    )
+    blocks = tokenize_files([str(tmp_path / "text")], Reading("ptb"), workers=2, advance=progress.append)
     for number, block in enumerate(blocks):
         assert block == ([[f"{number:03}"]], 0, [number + 1])
         assert sum(progress) <= 4 * (number + 5)
@@ -51,17 +44,15 @@ def test_a_few_short_files_need_no_processes(tmp_path, monkeypatch):
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
         path.write_text(f"{path.name} play.\n")
-    settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": False}
-    found = [block.sentences for block in tokenize_files(list(map(str, paths)), **settings, workers=2)]
+    found = [block.sentences for block in tokenize_files(list(map(str, paths)), Reading("ptb"), workers=2)]
     assert found == [[[name, "play", "."]] for name in "abc"]
 
 
 def test_a_killed_process_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text("000\n" * 200)
-    settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": False}
     of_other_tests = set(multiprocessing.active_children())
-    blocks = tokenize_files([str(tmp_path / "text")], **settings, workers=2)
+    blocks = tokenize_files([str(tmp_path / "text")], Reading("ptb"), workers=2)
     next(blocks)
     for process in set(multiprocessing.active_children()) - of_other_tests:
         process.kill()
@@ -77,8 +68,7 @@ def test_stopping_does_not_wait_for_blocks_that_are_not_wanted_any_more(tmp_path
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text("000\n" + "222\n" * 20)
-    settings = {"tokenizer": "slow:cut", "text": "sentences", "encoding": "utf-8", "lowercase": False}
-    blocks = tokenize_files([str(tmp_path / "text")], **settings, workers=2)
+    blocks = tokenize_files([str(tmp_path / "text")], Reading("slow:cut"), workers=2)
     assert next(blocks).sentences == [["000"]]
     start = time.monotonic()
     blocks.close()
@@ -97,8 +87,9 @@ def test_no_more_processes_than_available_cores(monkeypatch):
 def test_a_single_block_needs_no_process(tmp_path, monkeypatch):
     monkeypatch.setattr(parallel, "ProcessPoolExecutor", None)
     (tmp_path / "text").write_text("don't\n")
-    settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": True}
-    assert list(tokenize_files([str(tmp_path / "text")], **settings, workers=2)) == [([["do", "n't"]], 0, [1])]
+    assert list(tokenize_files([str(tmp_path / "text")], Reading("ptb", lowercase=True), workers=2)) == [
+        ([["do", "n't"]], 0, [1])
+    ]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -110,10 +101,11 @@ def test_the_line_of_every_sentence_is_known(tmp_path, monkeypatch, workers, kin
     """The line does not depend on blocks or on processes. A wrapped sentence may begin within a line."""
     (tmp_path / "one").write_text("He came\nhome. She\n \n  Left.\nNo\n")
     (tmp_path / "two").write_text("\ufeffHe came\r\nhome.\n")
-    settings = {"tokenizer": "ptb", "text": kind, "encoding": "utf-8", "lowercase": False}
     for size in (2, 1 << 18):
         monkeypatch.setattr(decoding, "BLOCK_SIZE", size)
-        blocks = list(tokenize_files([str(tmp_path / "one"), str(tmp_path / "two")], **settings, workers=workers))
+        blocks = list(
+            tokenize_files([str(tmp_path / "one"), str(tmp_path / "two")], Reading("ptb", kind), workers=workers)
+        )
         found = [[line for block in blocks if block.file == file for line in block.lines] for file in (0, 1)]
         assert found == [one, two]
         assert all(len(block.sentences) == len(block.lines) for block in blocks)

@@ -23,7 +23,7 @@ from elmo.text import prepare as prepare_module
 from elmo.text.characters import encode_words
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
-from elmo.text.reading import read_sentences
+from elmo.text.reading import Reading, read_sentences
 from elmo.text.vocabulary import Vocabulary
 
 SPECIAL = ["<S>", "</S>", "<UNK>"]
@@ -122,7 +122,7 @@ def test_processes_change_nothing(text, tmp_path, monkeypatch, kind):
     )
     one, two = (prepare([text], tmp_path / f"{n}", tokenizer="ptb", text=kind, workers=n) for n in (1, 2))
     assert contents(one.folder) == contents(two.folder)
-    assert decode(two) == [s for s in read_sentences([text], tokenizer="ptb", text=kind) if s]
+    assert decode(two) == [s for s in read_sentences([text], Reading("ptb", kind)) if s]
     assert pools == [1]
 
 

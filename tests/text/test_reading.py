@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from elmo.errors import ElmoError
 from elmo.text import decoding, reading
 from elmo.text.decoding import read_lines
-from elmo.text.reading import expand, read_sentences
+from elmo.text.reading import Reading, expand, read_sentences
 
 TEXT = "Dies ist ein Satz .\n\nÄpfel\u2028und\x0bBirnen\x85 \n语言\n"
 LINES = TEXT.split("\n")[:-1]
@@ -202,7 +202,7 @@ def test_missing_files(tmp_path):
 def read(tmp_path, content: str, **settings) -> list[str]:
     path = tmp_path / "text"
     path.write_bytes(content.encode())
-    return [" ".join(sentence) for sentence in read_sentences([path, path], **settings)]
+    return [" ".join(sentence) for sentence in read_sentences([path, path], Reading(**settings))]
 
 
 def test_one_sentence_per_line(tmp_path):
@@ -238,14 +238,14 @@ def test_tokenizer_is_used(tmp_path):
 
 def test_unknown_text():
     with pytest.raises(ElmoError, match="text 'lines' is unknown; choose one of sentences, paragraphs, wrapped"):
-        list(read_sentences([], text="lines"))
+        Reading(text="lines")
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"])), block_size=st.integers(1, 40))
 def test_blocks_change_nothing(text, block_size, tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text"
     path.write_bytes(text.encode())
-    whole = [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.RAW]
+    whole = [list(read_sentences([path], Reading("ptb", kind))) for kind in reading.RAW]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoding, "BLOCK_SIZE", block_size)
-        assert [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.RAW] == whole
+        assert [list(read_sentences([path], Reading("ptb", kind))) for kind in reading.RAW] == whole

@@ -26,7 +26,7 @@ from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.text.choice import is_lower_case
-from elmo.text.reading import tokenize_block
+from elmo.text.reading import lower_all
 from elmo.text.tokenizers import Tokenizer, is_code
 
 MAX_TEXT, MAX_LINES, MAX_TOP = 1000, 30, 100
@@ -50,7 +50,7 @@ class Page:
     def __init__(self, embedder: Embedder, name: str, tokenizer: Tokenizer, index: ContextIndex | None) -> None:
         self._embedder, self._name, self._tokenizer, self._index = embedder, name, tokenizer, index
         reading = None if index is None else index.text.corpus.reading
-        self._lowercase = is_lower_case(embedder.text) if reading is None else bool(reading["lowercase"])
+        self._lowercase = is_lower_case(embedder.text) if reading is None else reading.lowercase
         loader = jinja2.FileSystemLoader(Path(__file__).parent)
         environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self._template = environment.get_template("explore.html")
@@ -108,8 +108,8 @@ class Page:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > MAX_LINES:
             raise ElmoError(f"the text has {len(lines)} lines; the page takes {MAX_LINES}")
-        blocks = [tokenize_block(line, tokenizer, "sentences", self._lowercase) for line in lines]
-        return [tuple(sentence) for sentences, _ in blocks for sentence in sentences]
+        sentences = list(map(tokenizer, lines))
+        return list(map(tuple, lower_all(sentences) if self._lowercase else sentences))
 
     def _layer(self) -> str:
         if self._index is not None and self._index.layer_name not in ("top", "mean"):
@@ -171,7 +171,7 @@ def tokenizer_for_input(index: ContextIndex | None, own: TextConfig | None = Non
         index: The index.
         own: How the model's training text was cut.
     """
-    indexed = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
+    indexed = "whitespace" if index is None else index.text.corpus.reading.tokenizer
     names = (indexed, "whitespace" if own is None else own.tokenizer, "ptb")
     return next(name for name in names if name != "whitespace" and not is_code(name))
 

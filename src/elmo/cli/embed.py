@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from elmo.embed.sentence_embedder import SentenceEmbedder
     from elmo.embed.writers import Written
     from elmo.text.choice import Choice
+    from elmo.text.reading import Reading
 
 
 @click.command(
@@ -145,8 +147,8 @@ def command(
     given = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
     with _saying_what_is_kept(output), _open(model, device, devices, precision, threads) as embedder:
         choice = choose_reading(embedder, paths, encoding=encoding, ids=ids, **given)
-        sentences = _Text(paths, choice.reading(encoding) | ({"ids": ids} if is_parquet else {}))
-        if (note := _note_on_size(embedder, paths, choice, encoding, alias or layers, options)) is not None:
+        sentences = _Text(paths, choice.reading, ids if is_parquet else None)
+        if (note := _note_on_size(embedder, paths, choice.reading, alias or layers, options)) is not None:
             click.echo(f"elmo: {output}: {note}", err=True)
         written = embedder.write(
             output,
@@ -169,18 +171,21 @@ LARGE = 2e9
 def _note_on_size(
     embedder: SentenceEmbedder,
     paths: list[str],
-    choice: Choice,
-    encoding: str,
+    reading: Reading,
     layers: Layers,
     options: Mapping[str, Any],
 ) -> str | None:
     """Return a sentence about the size of the file if it will be large, by the number of tokens in a sample."""
     from elmo.text.choice import sample_of
+    from elmo.text.reading import tokenize_block
 
     num_bytes = count_bytes(paths)
-    if num_bytes is None or num_bytes < LARGE / 1e5 or options["pool"] or not (sample := sample_of(paths, encoding)):
+    if num_bytes is None or num_bytes < LARGE / 1e5 or options["pool"]:
         return None  # unknown, or too short a text: no token of a byte has a hundred thousand bytes of vectors
-    num_tokens = num_bytes * sum(map(len, choice.cut(sample, paths[0]))) / len(sample.encode(encoding, "replace"))
+    if not (sample := sample_of(paths, reading.encoding)):
+        return None
+    sentences, _ = tokenize_block(sample, reading, (paths[0], 1))
+    num_tokens = num_bytes * sum(map(len, sentences)) / len(sample.encode(reading.encoding, "replace"))
     num_layers = embedder.num_layers if layers == "all" else 1
     is_half = options["dtype"] == "float16"
     size = num_tokens * num_layers * embedder.width * (2 if is_half else 4)
@@ -193,16 +198,21 @@ def _note_on_size(
 
 
 class _Text:
-    """The sentences of files, which can be iterated over more than once unless one of the files is a pipe."""
+    """The sentences of files, which can be iterated over more than once unless one of the files is a pipe.
 
-    def __init__(self, paths: list[str], reading: dict[str, Any]) -> None:
-        self._paths, self._reading = paths, reading
+    With `ids`, true or false, they know where they are from (see `read_located`); None leaves that out.
+    """
+
+    def __init__(self, paths: list[str], reading: Reading, ids: bool | None) -> None:
+        self._paths, self._reading, self._ids = paths, reading, ids
 
     def __iter__(self) -> Iterator[Sequence[str]]:
         from elmo.text.located import read_located
         from elmo.text.reading import read_sentences
 
-        return (read_located if "ids" in self._reading else read_sentences)(self._paths, **self._reading)
+        if self._ids is None:
+            return read_sentences(self._paths, self._reading)
+        return read_located(self._paths, self._reading, ids=self._ids)
 
     @property
     def can_be_read_again(self) -> bool:
@@ -262,7 +272,7 @@ def _report(written: Written, choice: Choice, as_json: bool) -> None:
             "num_bytes": num_bytes,
             "seconds": round(written.seconds, 3),
             "tokens_per_second": round(written.tokens_per_second, 1),
-            "reading": choice.reading(),
+            "reading": asdict(choice.reading),
             "notes": list(written.notes),
         },
         as_json,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,18 +103,18 @@ def command(
         settings["n_epochs"] = epochs
     flags = {"learning_rate": learning_rate, "batch_size": batch_size}
     settings |= {key: value for key, value in flags.items() if value is not None}
-    paths, encoding = expand(inputs), reading.pop("encoding")
-    reading = choose_reading(loaded, paths, encoding=encoding, **reading).reading(encoding)
+    paths = expand(inputs)
+    chosen = choose_reading(loaded, paths, **reading).reading
     result = finetune(
         loaded,
         paths,
         folder,
         settings=settings,
         new_softmax=new_softmax,
-        heldout=read_some(heldout, **reading) if heldout else (),
+        heldout=read_some(heldout, chosen) if heldout else (),
         device=device,
         min_count=min_count,
-        **reading,
+        **asdict(chosen),
     )
     _report(folder, result, as_json)
 

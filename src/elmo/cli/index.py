@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,10 +103,9 @@ def command(
     require_target(output)
     paths = expand(texts)
     embedder = load(model, device=prepare_device(device), precision=precision)
-    encoding = reading["encoding"]
     if tagged is None:
         choice = choose_reading(embedder, paths, **reading)
-        reading, suffix = choice.reading(encoding), str(choice)
+        reading, suffix = asdict(choice.reading), str(choice)
     else:  # its words are given, so `build_index` refuses a tokenizer
         if reading["lowercase"] is None:
             reading["lowercase"] = is_lower_case(embedder.text)

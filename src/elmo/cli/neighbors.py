@@ -153,7 +153,7 @@ def command(
     from elmo.embed.embedder import load
     from elmo.nn.processor import prepare_device
     from elmo.text.choice import tokenizer_for_query
-    from elmo.text.reading import expand, read_sentences, tokenize_block
+    from elmo.text.reading import expand, lower, read_sentences
     from elmo.text.tokenizers import get_tokenizer
 
     if as_json and is_given("form"):
@@ -172,21 +172,21 @@ def command(
         refuse_given(["text", "encoding", "language"], f"on {texts[0]}, whose text was read when it was built")
         # An index has settings of its own, which decide how the query has to be read, or its words would not be found.
         reading = index.text.corpus.reading
-        lowercase = reading["lowercase"] if lowercase is None else lowercase
+        lowercase = reading.lowercase if lowercase is None else lowercase
     elif among or tags or where:
         raise ElmoError("--among, --tag and --where need an index; build one with elmo index")
     else:
         paths = expand(texts)
         given: dict[str, Any] = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
-        reading = choose_reading(embedder, paths, encoding=encoding, **given).reading(encoding)
-        lowercase = reading["lowercase"]
+        reading = choose_reading(embedder, paths, encoding=encoding, **given).reading
+        lowercase = reading.lowercase
 
     def cut(line: str) -> list[str]:
         # As a line of the text: a line end would make two sentences of it.
         line = " ".join(line.splitlines())
-        name = tokenizer or tokenizer_for_query(sentence or word, reading["tokenizer"], embedder.text)
-        (tokens,), _ = tokenize_block(line, get_tokenizer(name), "sentences", bool(lowercase))
-        return tokens
+        name = tokenizer or tokenizer_for_query(sentence or word, reading.tokenizer, embedder.text)
+        tokens = get_tokenizer(name)(line)
+        return list(map(lower, tokens)) if lowercase else tokens
 
     tokens = None if sentence is None else cut(sentence)
     if lowercase:
@@ -197,8 +197,8 @@ def command(
     if index is not None:
         found = index.find_neighbors(word, tokens, among=others, tags=tags, where=wanted, **choice)
     else:
-        total = count_sentences(paths, reading["text"])
-        progress = show_progress("searching", "sentences", total, read_sentences(paths, **reading))
+        total = count_sentences(paths, reading.text)
+        progress = show_progress("searching", "sentences", total, read_sentences(paths, reading))
         found = find_neighbors(embedder, progress, word, tokens, layer=layer, **choice)
     if form == "kwic":
         print_kwic(found.uses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,7 +71,7 @@ def command(
     paths, encoding = expand(texts), reading.pop("encoding")
     loaded = load(model)
     choice = choose_reading(loaded, paths, encoding=encoding, **reading)
-    text = read_sentences(paths, **choice.reading(encoding))
+    text = read_sentences(paths, choice.reading)
     scores: Iterable[SentenceScore] = score_sentences(loaded.to(use_device(device)), text, state, batch_size)
     # Sentences stream through: they are scored, printed and added up one batch at a time.
     result = Perplexity.of(_print_scores(show_progress("scoring", "sentences", None, scores), sentences))
@@ -85,7 +86,7 @@ def command(
             "num_sentences": result.num_sentences,
             "num_tokens": result.num_tokens,
             "oov_rate": result.oov_rate,
-            "reading": choice.reading(encoding),
+            "reading": asdict(choice.reading),
         },
         as_json,
         to_stderr=sentences,  # stdout is a table for other programs, which should not end in a line of another kind

@@ -102,7 +102,7 @@ def command(
     if heldout is None and settings.get("training.evaluate_every_steps") is not None:
         raise ElmoError("--evaluate-every: there is no text to measure on; name one with --heldout")
     opened = Corpus.open(corpus)
-    sentences = read_some(heldout, **opened.reading) if heldout else []
+    sentences = read_some(heldout, opened.reading) if heldout else []
     model = None if start is None else formats.load(start)
     if recipe == AUTO:
         chosen, reason = choose_recipe(opened.num_tokens, run, settings)

@@ -267,8 +267,8 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids
     sample = sample_of(paths, encoding)
     if ids and sample is not None:
         sample = "\n".join(line.partition("\t")[2] for line in sample.split("\n"))
-    choice = choose_cut(model.text, sample, **given)
-    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice, paths[0])
+    choice = choose_cut(model.text, sample, encoding=encoding, **given)
+    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice.reading, paths[0])
     for sentence in (*choice.notes, *([note] if note else [])):
         click.echo(f"elmo: {paths[0]}: {as_typed(sentence)}", err=True)
     return choice

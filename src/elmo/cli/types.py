@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,7 @@ def command(
     suffix = ""
     if not Path(source).is_dir():  # a corpus was cut when it was prepared; `opened_corpus` refuses options about it
         choice = choose_reading(embedder, expand([source]), **reading)
-        reading, suffix = choice.reading(reading["encoding"]), str(choice)
+        reading, suffix = asdict(choice.reading), str(choice)
     with opened_corpus(source, out, reading) as corpus:
         found = type_vectors(
             embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=out.absolute().parent

@@ -126,7 +126,8 @@ def _store_state(
     with _opened(model, "the state", "given a warm state") as (loaded, folder):
         loaded.to(use_device(device))
         lengths: list[int] = []
-        chosen = islice(filter(None, read_sentences(paths, **_chosen(loaded, paths, reading))), max_sentences)
+        choice = choose_reading(loaded, paths, **reading)
+        chosen = islice(filter(None, read_sentences(paths, choice.reading)), max_sentences)
         # The sentences are counted as they pass, so that they need not be kept.
         passing = (lengths.append(len(sentence)) or sentence for sentence in chosen)
         state = mean_state(loaded, show_progress("reading", "sentences", None, passing))
@@ -150,7 +151,8 @@ def _store_types(
     with _opened(model, "the vectors", "given token vectors") as (loaded, folder):
         require_characters(loaded, "given token vectors")
         if paths:
-            counts = Counter(chain.from_iterable(read_sentences(paths, **_chosen(loaded, paths, reading))))
+            choice = choose_reading(loaded, paths, **reading)
+            counts = Counter(chain.from_iterable(read_sentences(paths, choice.reading)))
             # Every sentence has its boundaries.
             words = list(dict.fromkeys([BOS, EOS, *(word for word, _ in counts.most_common(max_types))]))
         elif loaded.vocabulary is not None:
@@ -166,10 +168,6 @@ def _store_types(
         {"file": str(path), "num_types": len(types), "storage": storage, "num_bytes": num_bytes},
         as_json,
     )
-
-
-def _chosen(model: Model, paths: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    return choose_reading(model, paths, **given).reading(given["encoding"])
 
 
 def _remove_types(model: str, as_json: bool) -> None:

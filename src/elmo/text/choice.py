@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.decoding import check_encoding, read_blocks
 from elmo.text.opening import STDIN, peek_stdin
-from elmo.text.reading import tokenize_block
+from elmo.text.reading import Reading, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
-from elmo.text.tokenizers import get_tokenizer, is_code, language_of, refuse_code
+from elmo.text.tokenizers import is_code, language_of, refuse_code
 
 SAMPLE, FILES = 1 << 16, 20
 """How many characters of a text are looked at, and in how many files they are looked for."""
@@ -43,40 +42,30 @@ def looks_tokenized(text: str) -> bool | None:
 
 @dataclass(frozen=True)
 class Choice:
-    """How a text is to be cut: the keywords of `read_sentences`, and what the user should know, a sentence each."""
+    """How a text is to be read.
 
-    tokenizer: str
-    text: str
-    lowercase: bool
-    language: str | None
+    Attributes:
+        reading: How to read it.
+        is_own: Whether it is raw text that is cut as the model's training text was, without an option that says so.
+        notes: What the user should know, a sentence each.
+    """
+
+    reading: Reading
     is_own: bool = False
-    """Whether raw text is cut as the model's training text was, without an option that says so."""
     notes: tuple[str, ...] = ()
-
-    def reading(self, encoding: str = "utf-8") -> dict[str, Any]:
-        """Return the keywords of `read_sentences`."""
-        return {
-            "tokenizer": self.tokenizer,
-            "text": self.text,
-            "encoding": encoding,
-            "lowercase": self.lowercase,
-            "language": self.language,
-        }
-
-    def cut(self, sample: str, path: str) -> list[list[str]]:
-        """Cut the beginning of a file, in whole lines, into tokenized sentences."""
-        tokenize = get_tokenizer(self.tokenizer)
-        return tokenize_block(sample, tokenize, self.text, self.lowercase, self.language, (path, 1))[0]
 
     @property
     def facts(self) -> dict[str, str]:
         """What a file of vectors keeps of it."""
-        return {"tokenizer": self.tokenizer, "text": self.text, "lowercase": "yes" if self.lowercase else "no"}
+        reading = self.reading
+        return {"tokenizer": reading.tokenizer, "text": reading.text, "lowercase": "yes" if reading.lowercase else "no"}
 
     def __str__(self) -> str:
         """The end of a result for people: how raw text was cut without their asking."""
-        lower = ", in lower case" if self.lowercase else ""
-        return f"; raw text, cut as the model's (tokenizer {self.tokenizer}, {self.text}{lower})" if self.is_own else ""
+        if not self.is_own:
+            return ""
+        lower = ", in lower case" if self.reading.lowercase else ""
+        return f"; raw text, cut as the model's (tokenizer {self.reading.tokenizer}, {self.reading.text}{lower})"
 
 
 def choose_cut(
@@ -87,6 +76,7 @@ def choose_cut(
     text: str | None = None,
     lowercase: bool | None = None,
     language: str | None = None,
+    encoding: str = "utf-8",
 ) -> Choice:
     """Decide how a text is cut for a model.
 
@@ -100,6 +90,7 @@ def choose_cut(
         text: The layout.
         lowercase: Whether to convert to lower case.
         language: The language, for splitting sentences.
+        encoding: The encoding of the text.
 
     Raises:
         ElmoError: If the training text was cut by a function from outside of this package.
@@ -125,16 +116,16 @@ def choose_cut(
             else "this text is converted to lower case, and the model's training text was not"
         )
     is_own = is_raw and tokenizer is None and known.tokenizer != "whitespace"
-    choice = Choice(
+    reading = Reading(
         tokenizer or (known.tokenizer if is_own else "whitespace"),
         text or (known.text if is_own else "sentences"),
+        encoding,
         known.lowercase if lowercase is None else lowercase,
         language or language_of(tokenizer or "") or known.language,
-        is_own,
     )
-    if (note := note_on_sentences(choice.text, choice.language)) is not None:
+    if (note := note_on_sentences(reading.text, reading.language)) is not None:
         notes.append(note)
-    return replace(choice, notes=tuple(notes))
+    return Choice(reading, is_own, tuple(notes))
 
 
 def how_to_cut(
@@ -282,7 +273,7 @@ def _whole_lines(text: str) -> str:
 
 
 def unknown_note(
-    own: TextConfig | None, vocabulary_file: Path | None, sample: str | None, choice: Choice, path: str
+    own: TextConfig | None, vocabulary_file: Path | None, sample: str | None, reading: Reading, path: str
 ) -> str | None:
     """Return what `note_on_words` says about the beginning of a text.
 
@@ -290,13 +281,13 @@ def unknown_note(
         own: How the model's training text was cut.
         vocabulary_file: The words of the model, one on each line.
         sample: The beginning of the text.
-        choice: How it is cut.
+        reading: How it is read.
         path: The name of its file, for error messages.
     """
     if own is None or own.oov_rate is None or vocabulary_file is None or not sample or not vocabulary_file.exists():
         return None
-    found = choice.cut(sample, path)
-    return note_on_words(own, vocabulary_file, [token for sentence in found for token in sentence])
+    sentences, _ = tokenize_block(sample, reading, (path, 1))
+    return note_on_words(own, vocabulary_file, [token for sentence in sentences for token in sentence])
 
 
 def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: Sequence[str]) -> str | None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
+from elmo.text.reading import Reading
 from elmo.text.tokenizers import language_of
 from elmo.text.vocabulary import Vocabulary
 
@@ -97,11 +98,10 @@ class Corpus:
         return self.num_oov_tokens / self.num_tokens
 
     @property
-    def reading(self) -> dict[str, Any]:
-        """The keyword arguments of `read_sentences` that read other text the way this corpus was read."""
-        return {key: self.settings[key] for key in ("tokenizer", "text", "encoding", "lowercase")} | {
-            "language": self.settings.get("language")
-        }
+    def reading(self) -> Reading:
+        """How to read other text the way this corpus was read."""
+        known = self.settings
+        return Reading(known["tokenizer"], known["text"], known["encoding"], known["lowercase"], known.get("language"))
 
     @property
     def cut(self) -> TextConfig:

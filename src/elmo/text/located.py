@@ -9,7 +9,7 @@ from pathlib import Path
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.conllu import conllu_sentences
-from elmo.text.reading import check_text, lower, read_units, split_block
+from elmo.text.reading import PLAIN, Reading, lower, read_units, split_block
 from elmo.text.tokenizers import PlacedToken, Tokenizer, get_tokenizer, locate
 
 
@@ -45,36 +45,25 @@ class LocatedSentence(list[str]):
 
 
 def read_located(
-    paths: Iterable[str | Path],
-    *,
-    tokenizer: str = "whitespace",
-    text: str = "sentences",
-    encoding: str = "utf-8",
-    lowercase: bool = False,
-    language: str | None = None,
-    ids: bool = False,
+    paths: Iterable[str | Path], reading: Reading = PLAIN, *, ids: bool = False
 ) -> Iterator[LocatedSentence]:
     """Stream the sentences of files as `read_sentences` does, each with the places of its tokens.
 
     Args:
-        paths: As in `read_sentences`, like the others.
-        tokenizer: The tokenizer.
-        text: The layout.
-        encoding: The encoding.
-        lowercase: Whether to lower-case the tokens.
-        language: The language, for splitting sentences.
+        paths: As in `read_sentences`.
+        reading: How to read them.
         ids: Whether each line begins with an id and a tab. The id is that of all sentences of the line.
 
     Raises:
         ElmoError: As `read_sentences` does, and if `ids` and a line has no tab.
     """
-    check_text(text)
+    text, language, lowercase = reading.text, reading.language, reading.lowercase
     if ids and text not in ("sentences", "paragraphs"):
         raise ElmoError(f"ids stand at the beginning of lines, which text={text!r} joins; leave out the ids")
-    tokenize = get_tokenizer(tokenizer)
+    tokenize = get_tokenizer(reading.tokenizer)
     for path in map(str, paths):
         offset, line = 0, 1
-        for block in read_units(path, text, encoding):
+        for block in read_units(path, reading):
             if text == "conllu":
                 for sentence in conllu_sentences(block, path, line):
                     tokens = [PlacedToken(*word) for word in sentence.words]

@@ -16,7 +16,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
@@ -25,40 +24,13 @@ from elmo.cores import available_cores
 from elmo.errors import ElmoError
 from elmo.text import decoding
 from elmo.text.decoding import Advance
-from elmo.text.reading import read_units, tokenize_block
-from elmo.text.tokenizers import get_tokenizer
+from elmo.text.reading import Reading, read_units, tokenize_block
 
 _handing_over = threading.Lock()
 """Held by a worker process all the time except while it tokenizes.
 
 The process may be ended only meanwhile: if it ended in handing over a result, the main process would wait for the rest.
 """
-
-
-@dataclass(frozen=True)
-class _Task:
-    """The settings for tokenizing a block. They are sent to the workers along with each block."""
-
-    tokenizer: str
-    text: str
-    lowercase: bool
-    language: str | None
-
-    def run(self, block: _Block) -> tuple[list[list[str]], Sequence[int]]:
-        tokenize, place = get_tokenizer(self.tokenizer), (block.path, block.line)
-        return tokenize_block(block.text, tokenize, self.text, self.lowercase, self.language, place)
-
-    def run_joined(self, block: _Block) -> tuple[str, Sequence[int]]:
-        """Do the work in another process, and return the sentences as one string.
-
-        A string is sent between processes faster than a list of lists.
-        """
-        _handing_over.release()
-        try:
-            sentences, lines = self.run(block)
-            return "\n".join(map(" ".join, sentences)), lines
-        finally:
-            _handing_over.acquire()
 
 
 class _Block(NamedTuple):
@@ -83,12 +55,8 @@ class TokenizedBlock(NamedTuple):
 
 def tokenize_files(
     paths: Iterable[str],
+    reading: Reading,
     *,
-    tokenizer: str,
-    text: str,
-    encoding: str,
-    lowercase: bool,
-    language: str | None = None,
     workers: int | None = None,
     advance: Advance | None = None,
 ) -> Generator[TokenizedBlock]:
@@ -96,11 +64,7 @@ def tokenize_files(
 
     Args:
         paths: The files.
-        tokenizer: As in `read_sentences`, like `text`, `encoding` and `lowercase`.
-        text: The layout of the files.
-        encoding: The encoding of the files.
-        lowercase: Whether to lower-case the tokens.
-        language: The language whose rules split paragraphs into sentences.
+        reading: How to read them.
         workers: The number of processes, by default one per core. It does not change the result. This process does
             the work itself if it is 1, if all the text fits into one block, or if lines are only split at whitespace,
             which is faster than sending them to another process.
@@ -109,11 +73,10 @@ def tokenize_files(
     Raises:
         ElmoError: If a file cannot be read, or a worker process ends early.
     """
-    task = _Task(tokenizer, text, lowercase, language)
-    blocks = _read(paths, text, encoding, advance)
+    blocks = _read(paths, reading, advance)
     workers = workers or available_cores()
-    if workers == 1 or (tokenizer == "whitespace" and text == "sentences"):
-        yield from (_placed(block, *task.run(block)) for block in blocks)
+    if workers == 1 or (reading.tokenizer == "whitespace" and reading.text == "sentences"):
+        yield from (_placed(block, *_tokenized(block, reading)) for block in blocks)
         return
     # A short text, such as that of a few letters, is finished before a process has started.
     first: list[_Block] = []
@@ -122,17 +85,34 @@ def tokenize_files(
         first.append(block)
         size += len(block.text)
         if len(first) > 1 and size > decoding.BLOCK_SIZE:
-            yield from _run_in_pool(task, chain(first, blocks), workers)
+            yield from _run_in_pool(reading, chain(first, blocks), workers)
             return
-    yield from (_placed(block, *task.run(block)) for block in first)
+    yield from (_placed(block, *_tokenized(block, reading)) for block in first)
 
 
-def _read(paths: Iterable[str], text: str, encoding: str, advance: Advance | None) -> Iterator[_Block]:
+def _read(paths: Iterable[str], reading: Reading, advance: Advance | None) -> Iterator[_Block]:
     for file, path in enumerate(paths):
         line = 1
-        for block in read_units(path, text, encoding, advance):
+        for block in read_units(path, reading, advance):
             yield _Block(block, str(path), file, line)
             line += block.count("\n") + 1
+
+
+def _tokenized(block: _Block, reading: Reading) -> tuple[list[list[str]], Sequence[int]]:
+    return tokenize_block(block.text, reading, (block.path, block.line))
+
+
+def _tokenized_elsewhere(block: _Block, reading: Reading) -> tuple[str, Sequence[int]]:
+    """Tokenize a block in another process, and return the sentences as one string.
+
+    A string is sent between processes faster than a list of lists.
+    """
+    _handing_over.release()
+    try:
+        sentences, lines = _tokenized(block, reading)
+        return "\n".join(map(" ".join, sentences)), lines
+    finally:
+        _handing_over.acquire()
 
 
 def _placed(block: _Block, sentences: list[list[str]], lines: Sequence[int]) -> TokenizedBlock:
@@ -140,7 +120,7 @@ def _placed(block: _Block, sentences: list[list[str]], lines: Sequence[int]) -> 
     return TokenizedBlock(sentences, block.file, [block.line + line for line in lines])
 
 
-def _run_in_pool(task: _Task, blocks: Iterable[_Block], workers: int) -> Generator[TokenizedBlock]:
+def _run_in_pool(reading: Reading, blocks: Iterable[_Block], workers: int) -> Generator[TokenizedBlock]:
     # "fork" would copy locks that other threads hold at that moment (torch and NumPy have such threads).
     context = multiprocessing.get_context("spawn")
     if sys.platform == "win32":
@@ -152,7 +132,7 @@ def _run_in_pool(task: _Task, blocks: Iterable[_Block], workers: int) -> Generat
         for block in blocks:
             # The text of the block is with its worker now, and not needed here.
             with _held_interrupts():
-                future = pool.submit(task.run_joined, block)
+                future = pool.submit(_tokenized_elsewhere, block, reading)
             on_the_way.append((block._replace(text=""), future))
             # `pool.map` would read all blocks at once. A block for each worker and one more keep all of them busy, and
             # results are taken in the order of the text.

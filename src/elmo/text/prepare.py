@@ -43,7 +43,7 @@ from elmo.text.corpus import (
 from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, renumber
 from elmo.text.opening import STDIN
 from elmo.text.parallel import tokenize_files
-from elmo.text.reading import check_text, expand
+from elmo.text.reading import Reading, expand
 from elmo.text.rules import is_split_by_language
 from elmo.text.tokenizers import get_tokenizer, language_of
 from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary
@@ -67,6 +67,11 @@ class PreparationConfig:
     max_characters: int
     has_given_vocabulary: bool
     language: str | None = None
+
+    @property
+    def reading(self) -> Reading:
+        """How the text is read."""
+        return Reading(self.tokenizer, self.text, self.encoding, self.lowercase, self.language)
 
 
 def prepare(
@@ -100,7 +105,7 @@ def prepare(
     Args:
         inputs: Files, globs, or `-` for standard input.
         folder: The folder to create.
-        tokenizer: As in `read_sentences`, like `text`, `encoding` and `lowercase`.
+        tokenizer: As in `Reading`, like `text`, `encoding` and `lowercase`.
         text: The layout of the text.
         encoding: The encoding of the text.
         lowercase: Whether to lower-case the tokens.
@@ -226,11 +231,7 @@ def _read(
         closing(  # so that after an error or Ctrl-C no process goes on tokenizing
             tokenize_files(
                 paths,
-                tokenizer=settings.tokenizer,
-                text=settings.text,
-                encoding=settings.encoding,
-                lowercase=settings.lowercase,
-                language=settings.language,
+                settings.reading,
                 workers=workers,
                 advance=bar.update,
             )
@@ -310,8 +311,7 @@ def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> No
 
 
 def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
-    check_text(settings.text)
-    get_tokenizer(settings.tokenizer)
+    get_tokenizer(settings.reading.tokenizer)  # an unknown layout is an error of `reading`
     require_positive("min_count", settings.min_count)
     if settings.max_characters < 3:
         raise ElmoError(f"max_characters: {settings.max_characters} is too few for any word, which needs at least 3")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TypedDict, Unpack
 
 from elmo.errors import ElmoError
 from elmo.text import decoding
@@ -14,7 +14,7 @@ from elmo.text.conllu import conllu_sentences
 from elmo.text.decoding import Advance, read_blocks
 from elmo.text.opening import STDIN
 from elmo.text.rules import sentence_spans
-from elmo.text.tokenizers import Tokenizer, get_tokenizer
+from elmo.text.tokenizers import get_tokenizer
 
 RAW = ("sentences", "paragraphs", "wrapped")
 """The layouts of plain text: a sentence a line, a paragraph a line, or wrapped paragraphs between blank lines."""
@@ -29,14 +29,34 @@ Without this limit, text that has no blank line at all would become one paragrap
 """
 
 
-class Reading(TypedDict, total=False):
-    """The keywords of `read_sentences`, for functions that pass them on. All have defaults."""
+@dataclass(frozen=True)
+class Reading:
+    """How files are read as sentences.
 
-    tokenizer: str
-    text: str
-    encoding: str
-    lowercase: bool
-    language: str | None
+    Attributes:
+        tokenizer: A name that `get_tokenizer` knows.
+        text: The layout of the files, one of `TEXTS`. The words of CoNLL-U are given, so it needs no tokenizer.
+        encoding: The encoding of the files, by its Python name.
+        lowercase: Whether to lower-case all tokens except for `<S>`, `</S>` and `<UNK>`.
+        language: The language whose rules split paragraphs into sentences (see `split_sentences`).
+
+    Raises:
+        ElmoError: If the layout is unknown.
+    """
+
+    tokenizer: str = "whitespace"
+    text: str = "sentences"
+    encoding: str = "utf-8"
+    lowercase: bool = False
+    language: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.text not in TEXTS:
+            raise ElmoError(f"text {self.text!r} is unknown; choose one of {', '.join(TEXTS)}")
+
+
+PLAIN = Reading()
+"""How text is read that was tokenized before: a sentence on each line, cut at whitespace."""
 
 
 def expand(patterns: Sequence[str | Path]) -> list[str]:
@@ -70,104 +90,79 @@ def expand(patterns: Sequence[str | Path]) -> list[str]:
     return paths
 
 
-def read_sentences(
-    paths: Iterable[str | Path],
-    *,
-    tokenizer: str = "whitespace",
-    text: str = "sentences",
-    encoding: str = "utf-8",
-    lowercase: bool = False,
-    language: str | None = None,
-) -> Iterator[list[str]]:
+def read_sentences(paths: Iterable[str | Path], reading: Reading = PLAIN) -> Iterator[list[str]]:
     """Stream the tokenized sentences of files, one file after the other.
 
     Args:
         paths: Files as `read_lines` reads them.
-        tokenizer: A name that `get_tokenizer` knows.
-        text: The layout of the files, one of `TEXTS`. The words of CoNLL-U are given, so it needs no tokenizer.
-        encoding: The encoding of the files, by its Python name.
-        lowercase: Whether to lower-case all tokens except for `<S>`, `</S>` and `<UNK>`.
-        language: The language whose rules split paragraphs into sentences (see `split_sentences`).
+        reading: How to read them.
 
     Yields:
-        The tokens of a sentence. With `text="sentences"`, every line is yielded, a blank line as `[]`; the other
+        The tokens of a sentence. If a line is a sentence, every line is yielded, a blank line as `[]`; the other
         layouts yield no empty sentences.
 
     Raises:
-        ElmoError: If a setting is unknown, or a file cannot be read (see `read_lines`).
+        ElmoError: If the tokenizer is unknown, or a file cannot be read (see `read_lines`).
     """
-    check_text(text)
-    tokenize = get_tokenizer(tokenizer)
+    get_tokenizer(reading.tokenizer)  # one that is unknown is an error even if there is no file
     for path in paths:
         line = 1
-        for block in read_units(path, text, encoding):
-            yield from tokenize_block(block, tokenize, text, lowercase, language, (str(path), line))[0]
+        for block in read_units(path, reading):
+            yield from tokenize_block(block, reading, (str(path), line))[0]
             line += block.count("\n") + 1
 
 
-def read_some(path: str | Path, **reading: Unpack[Reading]) -> list[list[str]]:
+def read_some(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
     """Read all sentences of a text that are not empty into memory.
 
     Args:
         path: A file, a glob or `-`.
-        **reading: Keyword arguments of `read_sentences`.
+        reading: How to read it.
 
     Raises:
         ElmoError: If the text has no such sentence, or cannot be read.
     """
-    if found := [sentence for sentence in read_sentences(expand([path]), **reading) if sentence]:
+    if found := [sentence for sentence in read_sentences(expand([path]), reading) if sentence]:
         return found
     raise ElmoError(f"{path}: holds no text")
 
 
-def check_text(text: str) -> None:
-    """Raise ElmoError unless `text` is one of `TEXTS`."""
-    if text not in TEXTS:
-        raise ElmoError(f"text {text!r} is unknown; choose one of {', '.join(TEXTS)}")
-
-
-def read_units(path: str | Path, text: str, encoding: str, advance: Advance | None = None) -> Iterator[str]:
+def read_units(path: str | Path, reading: Reading, advance: Advance | None = None) -> Iterator[str]:
     r"""Yield the text of a file in blocks of whole lines and, if paragraphs are wrapped, of whole paragraphs.
 
     Joined by `\n`, the blocks are the text of the file. They are what `tokenize_block` takes. It does the rest of the
     work and can run in another process.
     """
-    blocks = read_blocks(path, encoding, advance)
-    return _whole_paragraphs(blocks) if text in ("wrapped", "conllu") else blocks
+    blocks = read_blocks(path, reading.encoding, advance)
+    return _whole_paragraphs(blocks) if reading.text in ("wrapped", "conllu") else blocks
 
 
-def tokenize_block(
-    block: str,
-    tokenize: Tokenizer,
-    text: str,
-    lowercase: bool,
-    language: str | None = None,
-    place: tuple[str, int] = ("text", 1),
-) -> tuple[list[list[str]], Sequence[int]]:
-    """Split a block from `read_units` into tokenized sentences (see `read_sentences` for the arguments).
+def tokenize_block(block: str, reading: Reading, place: tuple[str, int]) -> tuple[list[list[str]], Sequence[int]]:
+    """Split a block from `read_units` into tokenized sentences.
 
     `place` is the name of the file and the number of the block's first line, for error messages.
 
     Returns:
         The sentences, and for each the number of the block's line on which it begins, from 0.
     """
-    if text == "conllu":
+    tokenize = get_tokenizer(reading.tokenizer)
+    if reading.text == "conllu":
         found = list(conllu_sentences(block, *place))
         sentences = [[word for word, *_ in sentence.words] for sentence in found]
         numbers: Sequence[int] = [sentence.line - place[1] for sentence in found]
-    elif text == "sentences":
+    elif reading.text == "sentences":
         lines = block.split("\n")
         sentences, numbers = list(map(tokenize, lines)), range(len(lines))
     else:
         sentences, starts = list[list[str]](), list[int]()
         line = end = 0
-        for start, sentence in split_block(block, text, language):
+        for start, sentence in split_block(block, reading.text, reading.language):
             line, end = line + block.count("\n", end, start), start
             if tokens := tokenize(sentence):
                 sentences.append(tokens)
                 starts.append(line)
         numbers = starts
-    if lowercase:
+    if reading.lowercase:
         sentences = lower_all(sentences)
     return sentences, numbers
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,11 @@ def build_index(
     tagged: Columns | None = None,
     metadata: str | Path | None = None,
     overwrite: bool = False,
-    **reading: Unpack[Reading],
+    tokenizer: str = "whitespace",
+    text: str = "sentences",
+    encoding: str = "utf-8",
+    lowercase: bool = False,
+    language: str | None = None,
 ) -> Built:
     """Build an index of the tokens of a text, by their vectors in one layer or mix of layers.
 
@@ -96,7 +100,11 @@ def build_index(
             an index that is complete, it replaces the metadata, and nothing is embedded. Without it, such an index
             keeps its metadata, by the names of the files.
         overwrite: Whether to replace an existing index, and to discard the unfinished work of another call.
-        **reading: Keywords of `read_sentences`.
+        tokenizer: How to read the text (see `Reading`), as the others.
+        text: Its layout.
+        encoding: Its encoding.
+        lowercase: Whether to convert it to lower case.
+        language: Its language, for splitting sentences.
 
     Raises:
         ElmoError: If the folder exists and is not the result of the same call, unless `overwrite`; if unfinished work
@@ -125,23 +133,24 @@ def build_index(
         "precision": embedder.precision,
         "vectors": kind,
     }
+    reading = Reading(tokenizer, text, encoding, lowercase, language)
     # What can be told without the text is checked before the text is read, which may take long.
     is_there = folder.exists() and not overwrite
     if is_there and not _is_of(folder, how):
         raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
     with _work_folder(folder) as work:
         # The text is prepared on every start, even if all vectors are there: its checksum tells whether they are of it.
-        text = prepare_text(sources, work / NEW, tagged, metadata, reading)
-        corpus = text.corpus
+        indexed = prepare_text(sources, work / NEW, tagged, metadata, reading)
+        corpus = indexed.corpus
         stored.require_enough_tokens(kind, corpus.num_tokens)
         job = how | {"text": corpus.checksum}
         if is_there:
-            if not _is_of(folder, job | {"tags": [*text.tag_names]}) or not _has_same_tags(folder, work / NEW):
+            if not _is_of(folder, job | {"tags": [*indexed.tag_names]}) or not _has_same_tags(folder, work / NEW):
                 raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
             # The same text may come from other lines or files than before.
             if metadata is None and (known := Origins.open(folder)) is not None:  # earlier versions kept no origins
-                assert text.origins is not None
-                text.origins.with_metadata_of(known).write(work / NEW)
+                assert indexed.origins is not None
+                indexed.origins.with_metadata_of(known).write(work / NEW)
             for name in (PLACES_FILE, ORIGINS_FILE):
                 if not ((folder / name).exists() and filecmp.cmp(work / NEW / name, folder / name, shallow=False)):
                     (work / NEW / name).replace(folder / name)
@@ -151,9 +160,9 @@ def build_index(
             done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
             return Built(folder, *done, _size_of(folder), time.perf_counter() - start, was_there=True)
         _find_work(work, job, folder, overwrite)
-        num_kept = _embed_parts(embedder, text, work, weights, kind)
-        write_all({work / NEW / WORDS: lambda path: _write_words(path, embedder, text)})
-        facts = {"layer_name": layer_name(layer), "tags": text.tag_names, "source": dict(corpus.source)}
+        num_kept = _embed_parts(embedder, indexed, work, weights, kind)
+        write_all({work / NEW / WORDS: lambda path: _write_words(path, embedder, indexed)})
+        facts = {"layer_name": layer_name(layer), "tags": indexed.tag_names, "source": dict(corpus.source)}
         facts |= {"model_name": embedder.model_name}
         _complete(work, folder, job | facts)
     done = corpus.num_sentences, corpus.num_tokens, num_kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +16,7 @@ from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import PLACE_DTYPE, prepare
-from elmo.text.reading import Reading, expand
+from elmo.text.reading import PLAIN, Reading, expand
 
 CORPUS, TAGS = "text", "tags.bin"
 """Names of the corpus folder, and of the file with one tag number (uint16) for each token."""
@@ -161,7 +162,7 @@ def prepare_text(
         folder: The folder, which must not exist.
         columns: Where the tag of each token is, if the text is tagged.
         metadata: A table about the files (see `read_metadata`).
-        reading: Keywords of `read_sentences`. Memory use depends only on the number of types and sentences.
+        reading: How to read the text. Memory use depends only on the number of types and sentences.
 
     Raises:
         ElmoError: If tagged text is combined with a tokenizer or kind of text, or holds no text, or the table is bad.
@@ -171,36 +172,26 @@ def prepare_text(
     folder.mkdir(parents=True)
     if columns is None:
         names: list[str] = []
-        prepare(paths, folder / CORPUS, min_count=1, places=folder / PLACES_FILE, **reading)
+        prepare(paths, folder / CORPUS, min_count=1, places=folder / PLACES_FILE, **asdict(reading))
     else:
-        names = _prepare_tagged(paths, folder, columns, **reading)
+        names = _prepare_tagged(paths, folder, columns, reading)
     Origins(paths, np.fromfile(folder / PLACES_FILE, PLACE_DTYPE).reshape(-1, 2), *table).write(folder)
     return IndexedText(folder, names)
 
 
-def _prepare_tagged(
-    paths: Sequence[str],
-    folder: Path,
-    columns: Columns,
-    *,
-    tokenizer: str = "whitespace",
-    text: str = "sentences",
-    encoding: str = "utf-8",
-    lowercase: bool = False,
-    language: str | None = None,
-) -> list[str]:
+def _prepare_tagged(paths: Sequence[str], folder: Path, columns: Columns, reading: Reading) -> list[str]:
     """Write the corpus of tagged text, the places of its sentences, and their tags; return the names of the tags."""
-    if tokenizer != "whitespace" or text != "sentences" or language is not None:
+    if replace(reading, encoding=PLAIN.encoding, lowercase=PLAIN.lowercase) != PLAIN:
         raise ElmoError(
             "tagged text is split into sentences and words already; leave out the tokenizer, the kind of text and the "
             "language"
         )
     # The words go through a text file, so that tagged text is prepared as any other text is.
     lines = folder / "lines.txt"
-    names = _split(paths, columns, encoding, lines, folder)
+    names = _split(paths, columns, reading.encoding, lines, folder)
     if not names:
         raise ElmoError(f"{', '.join(paths)}: holds no text")
-    prepare([lines], folder / CORPUS, min_count=1, lowercase=lowercase, workers=1)
+    prepare([lines], folder / CORPUS, min_count=1, lowercase=reading.lowercase, workers=1)
     lines.unlink()
     return names
 
