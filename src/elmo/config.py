@@ -1,4 +1,4 @@
-"""The sizes of a biLM under the keys of the published `options.json`, and the ids of special characters."""
+"""The sizes of a biLM under the keys of the published `options.json`, and the special words and characters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from dataclasses import dataclass
 
 from elmo.errors import ElmoError
 from elmo.schema import from_mapping, require_positive, shown
+
+BOS, EOS, UNK = SPECIAL_WORDS = "<S>", "</S>", "<UNK>"
+"""The first three words of every vocabulary, as in the published models: the boundaries of sentences, and the word for
+unknown ones."""
+
+BOS_ID, EOS_ID, UNK_ID = range(3)
 
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
 """The ids of special characters, after those of the 256 bytes, as in the published code.

@@ -6,9 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elmo.config import BOS, EOS
 from elmo.errors import ElmoError
 from elmo.formats.elmo import batch_to_ids
-from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.characters import encode_words
 
 
 def decode(row: np.ndarray) -> bytes:

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
+from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
 from elmo.text import decoding, parallel
 from elmo.text.parallel import tokenize_files
 from elmo.text.reading import Reading, tokenize_block
-from elmo.text.vocabulary import SPECIAL_WORDS
 
 
 def test_processes_start_light():
@@ -20,8 +20,7 @@ def test_processes_start_light():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
-def test_special_words_are_those_of_the_characters():
-    """`elmo.text.reading` spells them out, because `characters` imports NumPy."""
+def test_special_words_keep_their_case():
     words = [*SPECIAL_WORDS]
     assert tokenize_block(" ".join(words), Reading(lowercase=True), ("text", 1)) == ([words], range(1))
 

@@ -21,12 +21,12 @@ from elmo.analysis.search.index import evenly_spaced, open_uses
 from elmo.analysis.senses import label_components, project
 from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
 from elmo.analysis.word_vectors import add_to_rows
+from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.files import write_all
 from elmo.progress import show_progress
 from elmo.schema import require_choice, require_positive
-from elmo.text.vocabulary import SPECIAL_WORDS
 
 Vectors = NDArray[np.float32]
 

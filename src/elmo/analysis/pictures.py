@@ -104,8 +104,8 @@ def draw_curves(
     """Draw values of what has an order, such as shares of a text or periods: a line, its standard deviation shaded.
 
     A line has a gap where it has no value. The arguments are those of `draw_dots`, and the digits after the decimal
-    point of written values. The highest value of each place is
-    written above its point, and all others below theirs, or next to it where there is no room below.
+    point of written values. The highest value of each place is written above its point, and all others below theirs, or
+    next to it where there is no room below.
     """
     for row, look in _looks(rows):
         values = [row.values.get(place, math.nan) for place in places]

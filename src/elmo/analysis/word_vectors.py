@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from elmo.analysis.clusters import cluster, cluster_as_needed
 from elmo.analysis.neighbors import unit
+from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
@@ -25,7 +26,6 @@ from elmo.extras import import_extra
 from elmo.progress import show_progress
 from elmo.schema import require_positive
 from elmo.text.corpus import Corpus
-from elmo.text.vocabulary import SPECIAL_WORDS
 
 Vectors = NDArray[np.float32]
 

@@ -142,10 +142,10 @@ def _store_state(
 def _store_types(
     model: str, paths: list[str], storage: TypeStorage, max_types: int, reading: dict[str, Any], as_json: bool
 ) -> None:
+    from elmo.config import BOS, EOS
     from elmo.embed.type_encoder import encode_types
     from elmo.formats.model import require_characters
     from elmo.formats.native import TYPES, save_types
-    from elmo.text.characters import BOS, EOS
     from elmo.text.reading import read_sentences
 
     with _opened(model, "the vectors", "given token vectors") as (loaded, folder):

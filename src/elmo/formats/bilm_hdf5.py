@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import BiLMConfig, bilm_config
+from elmo.config import SPECIAL_WORDS, BiLMConfig, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats import renames
 from elmo.formats.files import as_float32, read_json, write_all, write_json
@@ -27,7 +27,7 @@ from elmo.formats.stored import StoredBiLM, StoredSoftmax, Weights, bilm_shapes,
 from elmo.formats.tensors import MOST_WORDS, Stored, read_weights, require_sizes, require_weights, room
 from elmo.formats.words import READ, SCORED, find_list, find_word_list, read_so_many, require_as_many
 from elmo.schema import to_mapping
-from elmo.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from elmo.text.vocabulary import Vocabulary
 
 OPTIONS, WORDS = "options.json", "vocab.txt"
 """The names of the files next to the weights."""

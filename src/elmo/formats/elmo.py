@@ -12,6 +12,7 @@ import torch
 from huggingface_hub import ModelCard, ModelHubMixin
 from torch import Tensor
 
+from elmo.config import BOS, EOS
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.card import CARD, model_card
@@ -25,7 +26,7 @@ from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.targets import alone_in
-from elmo.text.characters import BOS, EOS, NUM_CHARACTERS, encode_words, refuse_string
+from elmo.text.characters import NUM_CHARACTERS, encode_words, refuse_string
 
 _URL = re.compile(r"\w+://")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.config import BOS, EOS, UNK
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import EMBEDDING, NO_WORD, load_bilm
@@ -19,7 +20,7 @@ from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.formats.words import read_words
 from elmo.targets import require_parent
-from elmo.text.characters import BOS, EOS, UNK, encode_words, refuse_string
+from elmo.text.characters import encode_words, refuse_string
 from elmo.text.reading import read_sentences
 
 __all__ = ["Batcher", "TokenBatcher", "dump_bilm_embeddings", "dump_token_embeddings"]

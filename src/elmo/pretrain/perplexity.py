@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from elmo.config import BOS, EOS, UNK_ID
 from elmo.errors import ElmoError
 from elmo.formats.model import (
     STATES,
@@ -28,8 +29,8 @@ from elmo.formats.model import (
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.softmax import AnySoftmax
 from elmo.schema import require_choice
-from elmo.text.characters import BOS, EOS, without_boundaries
-from elmo.text.vocabulary import UNK_ID, Vocabulary
+from elmo.text.characters import without_boundaries
+from elmo.text.vocabulary import Vocabulary
 
 BATCH_SIZE = 32
 """How many sentences are scored at once."""

@@ -9,14 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
+from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, BOS, END_SENTENCE, END_WORD, EOS, PADDING
 from elmo.errors import ElmoError
 
 NUM_CHARACTERS = 50
 """The published number of character ids per word, including both marks. Models have up to `config.MAX_CHARACTERS`."""
-
-BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
-"""The first three words of every vocabulary: the boundaries of sentences, and the word for unknown ones."""
 
 _BOUNDARIES = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import MAX_CHARACTERS
+from elmo.config import MAX_CHARACTERS, SPECIAL_WORDS, UNK_ID
 from elmo.errors import ElmoError
 from elmo.progress import show_progress
 from elmo.schema import require_positive
@@ -46,7 +46,7 @@ from elmo.text.parallel import tokenize_files
 from elmo.text.reading import Reading, expand
 from elmo.text.rules import is_split_by_language
 from elmo.text.tokenizers import get_tokenizer, language_of
-from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary
+from elmo.text.vocabulary import Vocabulary
 
 PLACE_DTYPE = np.dtype("<i4")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
 from elmo.text import decoding
 from elmo.text.conllu import conllu_sentences
@@ -213,8 +214,7 @@ def _whole_paragraphs(blocks: Iterable[str]) -> Iterator[str]:
 
 def lower(token: str) -> str:
     """Convert a token to lower case, unless it is one of the special words."""
-    # BOS, EOS and UNK of `elmo.text.characters` are spelled out, because that module imports NumPy (see `parallel`).
-    return token if token in ("<S>", "</S>", "<UNK>") else token.lower()
+    return token if token in SPECIAL_WORDS else token.lower()
 
 
 def lower_all(sentences: Iterable[Sequence[str]]) -> list[list[str]]:

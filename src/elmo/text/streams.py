@@ -13,9 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.config import BOS_ID, EOS_ID, UNK_ID
 from elmo.text.corpus import Corpus
-
-_BOS_ID, _EOS_ID, _UNK_ID = 0, 1, 2  # as `Corpus` says
 
 Ids = NDArray[np.int64]
 
@@ -98,7 +97,7 @@ class Streams:
         targets = np.empty_like(inputs)
         start, length = self._locate(self.count)
         # All streams take a step together: Python's loop has as many turns as there are steps, whatever the batch size.
-        first, last = (_EOS_ID, _BOS_ID) if self._backward else (_BOS_ID, _EOS_ID)
+        first, last = (EOS_ID, BOS_ID) if self._backward else (BOS_ID, EOS_ID)
         for step in range(num_steps):
             at_start, at_end = self.offset == 0, self.offset == length
             inputs[:, step] = np.where(at_start, first, self._token(start, length, self.offset - 1))
@@ -108,7 +107,7 @@ class Streams:
                 self.count[at_end] += self._batch_size
                 start[at_end], length[at_end] = self._locate(self.count[at_end])
         # The vocabulary has the first ids, so every other type is simply one with a higher id.
-        targets[targets >= self._corpus.vocabulary_size] = _UNK_ID
+        targets[targets >= self._corpus.vocabulary_size] = UNK_ID
         return (inputs[:, ::-1].copy(), targets[:, ::-1].copy()) if self._backward else (inputs, targets)
 
     def _token(self, start: Ids, length: Ids, place: Ids) -> NDArray[np.int32]:

@@ -8,15 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import PADDING
+from elmo.config import BOS, EOS, PADDING, SPECIAL_WORDS, UNK_ID
 from elmo.errors import ElmoError
-from elmo.text.characters import BOS, EOS, UNK
 from elmo.text.decoding import read_lines
-
-SPECIAL_WORDS = (BOS, EOS, UNK)
-"""The first three words of every vocabulary, as in the published models."""
-
-UNK_ID = SPECIAL_WORDS.index(UNK)
 
 
 class Vocabulary:

@@ -26,6 +26,7 @@ from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
 from elmo.analysis.tagged import COLUMNS, Columns
+from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.embed.unfinished import is_same_job, work_folder_of
@@ -35,7 +36,6 @@ from elmo.progress import show_progress
 from elmo.schema import require_choice
 from elmo.targets import require_parent, unfinished_folder
 from elmo.text.reading import Reading
-from elmo.text.vocabulary import SPECIAL_WORDS
 
 PART_TOKENS = 1 << 20
 PART_BYTES = 1 << 28

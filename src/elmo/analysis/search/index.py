@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, run_vectors, unit, words_of
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
+from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
 from elmo.schema import require_positive, to_mapping
 from elmo.text.corpus import open_matrix
-from elmo.text.vocabulary import SPECIAL_WORDS
 
 DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss", "vectors-*.faiss"
 """The files of an index, besides those of its text. PARTS can only be read together with TRAINED."""

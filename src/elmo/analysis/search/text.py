@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from elmo.analysis.origins import PLACES_FILE, Origin, Origins, read_metadata
 from elmo.analysis.tagged import Columns, read_placed
+from elmo.config import BOS, EOS
 from elmo.errors import ElmoError
-from elmo.text.characters import BOS, EOS
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import PLACE_DTYPE, prepare
 from elmo.text.reading import PLAIN, Reading, expand

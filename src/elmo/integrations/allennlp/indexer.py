@@ -8,9 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
+from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, BOS, END_SENTENCE, END_WORD, EOS, PADDING
 from elmo.errors import ElmoError
-from elmo.text.characters import BOS, EOS, NUM_CHARACTERS, encode_words
+from elmo.text.characters import NUM_CHARACTERS, encode_words
 
 TOKENS = "elmo_tokens"
 """The key of the ids that an indexer returns, which is the name of the argument of `ElmoTokenEmbedder.forward`."""
