@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmo import _native
 from elmo._native.optimizer import adam_rows
+from levels import needs_native
 
-pytestmark = pytest.mark.skipif(
-    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
-)
+pytestmark = needs_native
 
 
 def problem(width: int) -> dict[str, Any]:
@@ -23,9 +21,7 @@ def problem(width: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("width", [1, 16, 37])
-@pytest.mark.parametrize("level", _native.LEVELS or ["none"])
-def test_adam_moves_the_rows_that_have_a_gradient(level: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_native, "LEVELS", [level])
+def test_adam_moves_the_rows_that_have_a_gradient(level: str, width: int) -> None:
     for num_threads in (1, 3):
         given = problem(width)
         before = {name: array.astype(np.float64) for name, array in given.items()}
