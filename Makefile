@@ -4,6 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Python compiles a module when it is first imported, and most are never: without compiling all, pip needs half the time.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+# Kernels that don't compile would be left out without a word (see setup.py). They are an error here, if this machine has
+# what any of them needs: a compiler, and Python's headers.
+HEADERS = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')
+ELMO_KERNELS ?= $(if $(and $(shell command -v c++ 2> /dev/null),$(wildcard $(HEADERS)/Python.h)),1)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
 .PHONY: setup demo dist dist-test test test-all test-attack test-arm lint notebooks site docs clean
@@ -15,7 +19,7 @@ setup: .venv/installed
 	$(PYTHON) -m venv .venv
 	rm -f src/elmo/_native/_kernel.*.so  # or one that no longer compiles would go unnoticed
 	$(PIP) torch
-	$(PIP) --editable . matplotlib
+	ELMO_KERNELS=$(ELMO_KERNELS) $(PIP) --editable . matplotlib
 	touch $@
 
 # What the tests need is added to that; the kernels are there already.
