@@ -52,6 +52,7 @@ import sys
 import pytest
 from elmo import _native
 print('$processor:', ', '.join(_native.LEVELS))
+assert _native.LEVELS, 'the kernels did not load, and all of their tests would be skipped'
 sys.executable = '$root/python'
 sys.exit(pytest.main(['-q', '--noconftest', '-p', 'levels', '-p', 'no:cacheprovider', 'tests/native']))"
 done
