@@ -34,12 +34,23 @@ def find_pythons() -> dict[str, str]:
     return found
 
 
-def find_files(folder: Path) -> list[tuple[Path, str]]:
-    """Return what pip can install here, and whether it brings kernels: "yes", "no", or "any" if that depends."""
-    wheels = sorted(folder.glob("elmo_torch-*.whl"))
-    pure = [(path, "no") for path in wheels if path.name.endswith("-none-any.whl")]
-    native = [(path, "yes") for path in wheels if "-abi3-" in path.name]
-    return [*native, *pure, *((path, "any") for path in sorted(folder.glob("elmo_torch-*.tar.gz")))]
+def find_files(folder: Path) -> tuple[list[tuple[Path, str]], Path]:
+    """Return what pip can install here, each with whether it brings kernels, and the wheel of the softmax.
+
+    Whether there are kernels is "yes", "no", or "any" if that depends. A missing file, or one more, ends the program:
+    it would not be tried, and nobody would notice.
+    """
+    kinds = {"elmo_torch-*-abi3-*.whl": "yes", "elmo_torch-*-none-any.whl": "no", "elmo_torch-*.tar.gz": "any"}
+    softmax = "elmo_torch_en_softmax-*.whl"
+    found = {pattern: sorted(folder.glob(pattern)) for pattern in (*kinds, softmax)}
+    known = {path for paths in found.values() for path in paths}
+    if any(len(paths) != 1 for paths in found.values()) or not known.issuperset(folder.glob("*.whl")):
+        held = ", ".join(sorted(path.name for path in {*known, *folder.glob("*.whl")})) or "nothing"
+        sys.exit(
+            f"{folder}: must hold one wheel with kernels, one without, the source and the softmax, and no other wheel, "
+            f"but holds {held}; run 'make dist' first"
+        )
+    return [(found[pattern][0], kernels) for pattern, kernels in kinds.items()], found[softmax][0]
 
 
 def run(*command: str | Path) -> float:
@@ -76,12 +87,9 @@ def main() -> None:
     parser.add_argument("--constraints", type=Path, default=ROOT / "constraints.txt", help="versions for pip")
     parser.add_argument("--only", choices=["pure"], help="try the pure wheel alone, as on Windows")
     arguments = parser.parse_args()
-    files = find_files(arguments.dist)
+    files, softmax = find_files(arguments.dist)
     if arguments.only == "pure":
         files = [(path, kernels) for path, kernels in files if kernels == "no"]
-    softmax = next(iter(arguments.dist.glob("elmo_torch_en_softmax-*.whl")), None)
-    if not files or softmax is None:
-        sys.exit(f"{arguments.dist}: has no files of elmo-torch, or not the softmax; run 'make dist' first")
     pythons = find_pythons()
     for version, python in pythons.items():
         try_python(python, files, softmax, ROOT / "build" / "dist-test" / version, arguments.constraints)
