@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from statistics import harmonic_mean
 
 import pytest
 from hypothesis import given
@@ -127,6 +128,9 @@ def test_scores_equal_their_definitions(key: Clusters, response: Clusters) -> No
     wanted, found = ({mention for cluster in side for mention in cluster} for side in (key, response))
     assert scores["mentions_recall"] == pytest.approx(100 * len(wanted & found) / len(wanted) if wanted else 0)
     assert scores["mentions_precision"] == pytest.approx(100 * len(wanted & found) / len(found) if found else 0)
+    for name in (*AVERAGED, "mentions"):
+        both = scores[f"{name}_recall"], scores[f"{name}_precision"]
+        assert scores[f"{name}_f1"] == pytest.approx(harmonic_mean(both), abs=1e-9)
     assert scores["f1"] == pytest.approx(sum(scores[f"{name}_f1"] for name in AVERAGED) / 3)
 
 
