@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -101,6 +103,42 @@ def make_module() -> nn.ModuleDict:
     """Return parameters under the names that decide which optimizer each of them gets."""
     bilm = {"embedding": torch.zeros(8, 8), "lstm": torch.zeros(8, 8), "bias": torch.zeros(8)}
     return nn.ModuleDict({"bilm": nn.ParameterDict(bilm), "softmax": nn.ParameterDict({"weight": torch.zeros(8, 8)})})
+
+
+ADAM = {"lr": 0.25, "betas": (0.9, 0.99)}
+ADAGRAD = {"lr": 0.25, "initial_accumulator_value": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("training", "wanted"),
+    [
+        (
+            PretrainingConfig(optimizer="muon", learning_rate=0.25, weight_decay=0.125, warmup=0.25, decay=0.5),
+            {
+                "bilm.lstm": {"lr": 0.25, "momentum": 0.95, "weight_decay": 0.125},
+                "bilm.embedding": {**ADAM, "weight_decay": 0.125},
+                "bilm.bias": {**ADAM, "weight_decay": 0.0},
+                "softmax.weight": ADAM,
+            },
+        ),
+        (
+            PretrainingConfig(learning_rate=0.25, initial_accumulator_value=0.5, warmup=0.25, decay=0.5),
+            dict.fromkeys(("bilm.lstm", "bilm.embedding", "bilm.bias", "softmax.weight"), ADAGRAD),
+        ),
+    ],
+    ids=["muon", "adagrad"],
+)
+def test_settings_reach_every_parameter(
+    training: PretrainingConfig, wanted: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No setting has its default value, which would hide that it got lost. The softmax has row-sparse gradients."""
+    monkeypatch.setattr("elmo.pretrain.optimizer.Optimizer", lambda *given: given)
+    module = make_module()
+    parts, *schedule = make_optimizer(module, training, [module["softmax"]["weight"]])  # type: ignore[misc]
+    assert schedule == [0.25, 0.5]
+    group_of = {parameter: group for part in parts for group in part.param_groups for parameter in group["params"]}
+    found = {name: group_of[parameter] for name, parameter in module.named_parameters()}
+    assert {name: {key: found[name][key] for key in wanted[name]} for name in found} == wanted
 
 
 def test_muon_moves_inner_matrices_along_an_orthogonal_one() -> None:
