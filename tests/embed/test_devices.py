@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from filecmp import cmp
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +52,20 @@ def test_two_give_what_one_gives(model: Embedder, both: ParallelEmbedder, option
     for a, b in zip(one, two, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
+
+
+def test_every_device_is_given_windows(both: ParallelEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Counter[ProcessPoolExecutor]()
+    submit = ProcessPoolExecutor.submit
+
+    def count(pool: ProcessPoolExecutor, *call: Any) -> Future[Any]:
+        given[pool] += 1
+        return submit(pool, *call)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", count)
+    both.embed(SENTENCES * 4, batch_size=1)
+    assert given.total() == 60, "a window being four sentences"
+    assert len(given) == 2
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, None])
