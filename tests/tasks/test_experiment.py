@@ -236,6 +236,20 @@ def test_the_same_experiment_continues(
     assert scores(Experiment(config).run()) == scores(wanted)
 
 
+def test_a_continued_run_may_end_at_another_time(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What decides when to end and when to save may change in a run that is not finished. It trains what is left."""
+    config = make_config(files, recipe(), elmo=None)
+    with monkeypatch.context() as patch:
+        interrupt(patch, 7)
+        assert Experiment(config).run() == []
+    longer = {"max_epochs": 4, "patience": 9, "max_minutes": 60.0, "checkpoint_every_minutes": 1.0}
+    settings = recipe(**{f"training__{name}": value for name, value in longer.items()})
+    assert all(getattr(config.recipe.training, name) != value for name, value in longer.items())
+    (result,) = Experiment(make_config(files, settings, elmo=None)).run()
+    assert [row["epoch"] for row in read_rows(config.folder / "metrics.csv")] == [1, 2, 3, 4]
+    assert result.epochs == 4
+
+
 @pytest.mark.parametrize("num_seeds", [1, 2])
 def test_two_processes_do_not_share_a_run(num_seeds: int, files: Path, recipe: Recipe) -> None:
     """The second process is refused before it has written anything."""
@@ -531,6 +545,16 @@ def test_damaged_vocabularies_are_named(content: str, says: str, files: Path, re
     (config.folder / "vocabularies.json").write_text(content)
     with pytest.raises(ElmoError, match=rf"vocabularies.json.*: {says}"):
         load_run(config.folder)
+
+
+def test_vocabularies_may_be_larger_than_settings(files: Path, recipe: Recipe) -> None:
+    """A list of half a million words is. Spaces stand for them here, which change nothing else."""
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
+    results = Experiment(config).run()
+    with (config.folder / "vocabularies.json").open("a") as file:
+        file.write(" " * 4_000_000)
+    load_run(config.folder)
+    assert Experiment(config).run() == results
 
 
 @pytest.mark.parametrize(
