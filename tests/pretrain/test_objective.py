@@ -125,6 +125,15 @@ def test_negatives_differ_by_step_and_direction_and_repeat(recipe: Callable[...,
     assert [n.ids.tolist() for n in repeated if n] == [n.ids.tolist() for n in drawn[0] if n]
 
 
+def test_a_step_draws_the_negatives_that_it_always_drew(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
+    """If they changed, a run that was started earlier would go on with other negatives."""
+    batches = Batches(corpus, recipe(seed=7).training, True)
+    assert [drawn.ids.tolist() for drawn in batches.read(3).negatives if drawn] == [
+        [39, 27, 1, 14, 3, 19, 40, 4, 30, 35],
+        [6, 0, 18, 26, 29, 4, 1, 40, 5, 10],
+    ]
+
+
 @pytest.fixture
 def threads() -> Iterator[None]:
     """Use two threads, so that both directions run at once."""

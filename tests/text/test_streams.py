@@ -48,6 +48,22 @@ def test_permutation_spreads_neighbours() -> None:
     assert abs(np.abs(np.diff(order)).mean() / 10_000 - 1 / 3) < 0.02
 
 
+@pytest.mark.parametrize(
+    ("backward", "expected"), [(False, ["achijjbcih", "fdbegdegfa"]), (True, ["icagffdhbi", "jdehbcjega"])]
+)
+def test_sentences_come_in_the_order_that_they_always_had(backward: bool, expected: list[str], tmp_path: Path) -> None:
+    """If the order changed, a run that was started earlier would go on with other sentences.
+
+    Two streams read two epochs of ten sentences, each of one letter.
+    """
+    assert Permutation(10, 7)(np.arange(10)).tolist() == [6, 4, 2, 5, 9, 8, 0, 3, 7, 1]
+    (tmp_path / "text").write_text("\n".join("abcdefghij"))
+    corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus", min_count=1, workers=1)
+    read = Streams(corpus, 2, seed=7, backward=backward).read(20)[0]
+    words = np.array(list("<>?abcdefghij"))[read[:, ::-1] if backward else read]
+    assert ["".join(row).replace("<", "").replace(">", "") for row in words] == expected
+
+
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 4, 30])
 def test_streams_read_sentences_with_boundaries(corpus: Corpus, batch_size: int, backward: bool) -> None:
