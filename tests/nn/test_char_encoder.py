@@ -176,8 +176,12 @@ def test_a_native_highway_equals_torchs_in_bfloat16(monkeypatch: pytest.MonkeyPa
         torch.testing.assert_close(ours, theirs, atol=2**-6 * theirs.abs().max().item(), rtol=0)
 
 
-def test_initial_values_are_the_published_ones() -> None:
-    """Characters are U(-1, 1), convolutions U(-.05, .05), highways N(0, 1/sqrt n) with a carry bias of -2 (bilm-tf).
+@pytest.mark.parametrize(
+    ("activation", "deviations"), [("relu", [0.05 / 3**0.5] * 2), ("tanh", [16**-0.5, (3 * 16) ** -0.5])]
+)
+def test_initial_values_are_the_published_ones(activation: str, deviations: list[float]) -> None:
+    """Characters are U(-1, 1); convolutions are U(-.05, .05) before a relu, and N(0, 1/sqrt n) of n inputs before a
+    tanh; highways are N(0, 1/sqrt n) with a carry bias of -2 (bilm-tf).
 
     The standard deviation of n draws is within 4 / sqrt(2 n) of the true one, except once in 15,000 times.
     """
@@ -185,8 +189,8 @@ def test_initial_values_are_the_published_ones() -> None:
     from elmo.nn.char_encoder import CharEncoder
 
     torch.manual_seed(0)
-    encoder = CharEncoder(CharCNNConfig(CharEmbeddingConfig(16), ((1, 40), (3, 60)), n_highway=1), 50)
-    values = dict(encoder.named_parameters())
+    config = CharCNNConfig(CharEmbeddingConfig(16), ((1, 40), (3, 60)), n_highway=1, activation=activation)
+    values = dict(CharEncoder(config, 50).named_parameters())
 
     def check(name: str, deviation: float) -> None:
         found = values[name].detach().double()
@@ -194,8 +198,10 @@ def test_initial_values_are_the_published_ones() -> None:
         assert found.std().item() == pytest.approx(deviation, rel=tolerance), name
 
     check("embedding.weight", 1 / 3**0.5)
-    check("convolutions.1.weight", 0.05 / 3**0.5)
-    assert values["convolutions.1.weight"].abs().max() <= 0.05
+    for number, deviation in enumerate(deviations):
+        check(f"convolutions.{number}.weight", deviation)
+        assert (values[f"convolutions.{number}.weight"].abs().max() <= 0.05) == (activation == "relu")
+        assert not values[f"convolutions.{number}.bias"].any()
     check("highways.0.transform.weight", 0.1)
     check("highways.0.gate.weight", 0.1)
     check("projection.weight", 0.1)
