@@ -136,7 +136,7 @@ def test_gensim_reads_what_we_write(tmp_path: Path) -> None:
 
 
 def test_word_tests(tmp_path: Path) -> None:
-    """Rank correlation and accuracy are right for small files that can be checked by hand."""
+    """Correlations and accuracy are right for small files that can be checked by hand."""
     pytest.importorskip("gensim", reason="needs the extra 'static'")
     angles = {"a": 0, "b": 10, "c": 30, "d": 90, "e": 100}
     vectors = np.array(
@@ -148,6 +148,8 @@ def test_word_tests(tmp_path: Path) -> None:
     # The order by cosine is ab, ac, ad, ae, and by people ad, ab, ac, ae: 1 - 6 (1 + 1 + 4) / (4 (16 - 1)) = 0.4.
     found = evaluate_similarity(keyed, tmp_path / "pairs.tsv")
     assert found.spearman == pytest.approx(0.4)
+    cosines = np.cos(np.radians([10, 30, 90, 100]))
+    assert found.pearson == pytest.approx(np.corrcoef(cosines, [9, 8, 9.5, 1])[0, 1])
     assert found.share_unknown == pytest.approx(1 / 5)
     (tmp_path / "pairs.csv").write_text((tmp_path / "pairs.tsv").read_text().replace("\t", ","))
     assert evaluate_similarity(keyed, tmp_path / "pairs.csv") == found

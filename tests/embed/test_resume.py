@@ -247,6 +247,14 @@ def test_a_change_in_what_was_not_embedded_yet_is_taken_in(model: Embedder, brok
     assert_same(broken, broken.with_name("whole.h5"))
 
 
+def test_the_seconds_are_those_of_all_runs_together(model: Embedder, broken: Path) -> None:
+    stored = work_folder_of(broken) / "progress.json"
+    values = json.loads(stored.read_text())
+    values["progress"]["seconds"] = 1000.0
+    stored.write_text(json.dumps(values))
+    assert 1000 < model.write(broken, SENTENCES).seconds < 2000
+
+
 def test_with_overwrite_the_same_command_goes_on_too(model: Embedder, broken: Path) -> None:
     broken.write_bytes(b"old")
     assert model.write(broken, SENTENCES, overwrite=True).notes[0].startswith("continued an interrupted run after ")

@@ -39,12 +39,17 @@ from running import SAVING_ALWAYS, assert_same_end, train
 
 
 def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """Only three of forty words can follow a word, so 300 steps bring perplexity far below the uniform 43."""
+    """Only three of forty words can follow a word, so 300 steps bring perplexity far below the uniform 43.
+
+    Tokens per second are those of the steps since the previous row.
+    """
     train(corpus, tmp_path / "run", recipe(max_steps=300, log_every_steps=100))
     rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["step"] for row in rows] == [100, 200, 300]
     assert rows[0]["loss"] > rows[1]["loss"] > rows[2]["loss"]
     assert max(rows[2]["forward_perplexity"], rows[2]["backward_perplexity"]) < 20
+    num_predicted, seconds = (rows[2][key] - rows[1][key] for key in ("predictions", "seconds"))
+    assert rows[2]["tokens_per_second"] == pytest.approx(num_predicted / seconds)
 
 
 @pytest.mark.parametrize(
