@@ -313,6 +313,17 @@ def test_a_signal_leaves_no_half_finished_corpus(name: str, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+def test_under_nohup_a_command_outlives_its_terminal(run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nohup` starts a program that ignores SIGHUP."""
+    monkeypatch.setattr(cli, "main", lambda **_: signal.raise_signal(signal.SIGHUP))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run("info", "en").returncode == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes stderr")
 def test_a_command_needs_no_stderr(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("A b .\n" * 3)
