@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,26 @@ def test_optional_files_that_are_not_written_are_removed_last(tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["stale"]
     write_all({new: lambda path: path.write_text("x")}, optional=(stale, new))
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_files_are_on_the_disk_before_they_get_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a power cut could leave files under their names with old contents, or with none."""
+    done: list[tuple[str, int]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def flush(number: int) -> None:
+        done.append(("flush", os.fstat(number).st_ino))
+        fsync(number)
+
+    def name(path: Path, target: Path) -> Path:
+        done.append(("name", path.stat().st_ino))
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(Path, "replace", name)
+    paths = [tmp_path / "a", tmp_path / "b"]
+    write_all({path: lambda path: path.write_text("x") for path in paths})
+    assert done == [(step, path.stat().st_ino) for step in ("flush", "name") for path in paths]
 
 
 TENSORS = {
