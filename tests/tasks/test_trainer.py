@@ -208,37 +208,44 @@ def test_few_examples_are_repeated_in_an_epoch(recipe: Recipe, examples: list[Ne
     assert trainer.num_trained == len(seen) == 80
 
 
-def test_gradients_are_clipped_together(
+@pytest.fixture
+def gradients(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = make_trainer(tmp_path, recipe(training__clip_norm=0.01), examples)
-    norms: list[float] = []
+) -> Callable[..., torch.Tensor]:
+    """Return a function that returns all gradients as the optimizer gets them, with `gradients(clip_norm=1.0)`."""
 
-    def step() -> None:
-        gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
-        norms.append(torch.stack([gradient.norm() for gradient in gradients]).norm().item())
+    def clipped(clip_norm: float | None = None, clip_value: float | None = None) -> torch.Tensor:
+        settings = recipe(training__clip_norm=clip_norm, training__clip_value=clip_value)
+        trainer = make_trainer(tmp_path / f"{clip_norm}-{clip_value}", settings, examples)
+        found: list[torch.Tensor] = []
 
-    monkeypatch.setattr(trainer.optimizer, "step", step)
-    trainer.step(examples[:8])
-    assert norms == pytest.approx([0.01], rel=1e-4)
-
-
-def test_each_number_of_the_gradients_is_clipped(
-    recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Larger numbers become plus or minus the limit. Others stay as they are, whatever their norm."""
-    found: dict[float | None, torch.Tensor] = {}
-    for limit in (None, 0.001):
-        settings = recipe(training__clip_norm=None, training__clip_value=limit)
-        trainer = make_trainer(tmp_path / str(limit), settings, examples)
-
-        def step(trainer: Trainer[NerExample, Spans] = trainer, limit: float | None = limit) -> None:
-            found[limit] = torch.cat([p.grad.flatten() for p in trainer.model.parameters() if p.grad is not None])
+        def step() -> None:
+            found.extend(p.grad.flatten() for p in trainer.model.parameters() if p.grad is not None)
 
         monkeypatch.setattr(trainer.optimizer, "step", step)
         trainer.step(examples[:8])
-    assert torch.equal(found[0.001], found[None].clamp(-0.001, 0.001))
-    assert not torch.equal(found[0.001], found[None])
+        return torch.cat(found)
+
+    return clipped
+
+
+def test_gradients_are_clipped_together(gradients: Callable[..., torch.Tensor]) -> None:
+    whole, clipped = gradients(), gradients(clip_norm=0.01)
+    assert clipped.norm().item() == pytest.approx(0.01, rel=1e-4)
+    torch.testing.assert_close(clipped, whole * 0.01 / whole.norm(), rtol=1e-4, atol=1e-9)
+
+
+def test_each_number_of_the_gradients_is_clipped(gradients: Callable[..., torch.Tensor]) -> None:
+    """Larger numbers become plus or minus the limit. Others stay as they are, whatever their norm."""
+    whole, clipped = gradients(), gradients(clip_value=0.001)
+    assert torch.equal(clipped, whole.clamp(-0.001, 0.001))
+    assert not torch.equal(clipped, whole)
+
+
+def test_numbers_are_clipped_before_their_norm(gradients: Callable[..., torch.Tensor]) -> None:
+    values, both = gradients(clip_value=0.001), gradients(clip_value=0.001, clip_norm=0.005)
+    assert values.norm() > 0.005
+    torch.testing.assert_close(both, values * 0.005 / values.norm(), rtol=1e-4, atol=1e-9)
 
 
 def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
