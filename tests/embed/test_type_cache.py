@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import sys
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,12 +89,22 @@ def test_results_are_copies() -> None:
     np.testing.assert_array_equal(cache.vectors(["a"]), Encoder.of(["a"]))
 
 
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Let threads take turns after a microsecond, or one would be done before the next has started."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
 def test_threads_may_ask_at_once() -> None:
     cache, wrong = TypeCache(Encoder(), WIDTH, 16 * ENTRY), list[int]()
 
     def ask(seed: int) -> None:
         random = np.random.default_rng(seed)
-        for _ in range(200):
+        for _ in range(1000):
             words = sorted({f"w{number}" for number in random.integers(0, 30, 6)})
             if not np.array_equal(cache.vectors(words), Encoder.of(words)):
                 wrong.append(seed)
