@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from elmo import cores
+from elmo.cores import bound_cores  # itself, not what the fixture below puts in its place
 from elmo.nn import devices
 
 Files = dict[str, str]
@@ -68,6 +69,15 @@ def write(root: Path, files: Files) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return root
+
+
+def test_only_cores_that_this_process_may_run_on_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system can't say which these are, all of the machine count."""
+    monkeypatch.setattr("os.cpu_count", lambda: 128)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {3, 5, 8}, raising=False)
+    for platform, expected in (("linux", 3), ("darwin", 128)):
+        monkeypatch.setattr(sys, "platform", platform)
+        assert bound_cores() == expected
 
 
 @pytest.mark.parametrize("files", NO_LIMIT)

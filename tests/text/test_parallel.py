@@ -4,6 +4,7 @@ import multiprocessing
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -74,13 +75,17 @@ def test_stopping_does_not_wait_for_blocks_that_are_not_wanted_any_more(tmp_path
     assert time.monotonic() - start < 10, "half a second, but the machine may be busy"
 
 
-def test_no_more_processes_than_available_cores(monkeypatch):
-    monkeypatch.setattr(parallel.os, "cpu_count", lambda: 128)
-    monkeypatch.setattr(parallel.sys, "platform", "darwin")
-    assert parallel.available_cores() == 128
-    monkeypatch.setattr(parallel.sys, "platform", "linux")
-    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda process: {3, 5, 8}, raising=False)
-    assert parallel.available_cores() == 3
+@pytest.mark.parametrize(("workers", "expected"), [(None, 3), (2, 2), (5, 5)])
+def test_there_is_a_process_for_each_available_core_or_as_many_as_asked_for(workers, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(parallel, "available_cores", lambda: 3)
+    start = Mock(side_effect=InterruptedError)  # the number is enough, no process has to start
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", start)
+    (tmp_path / "text").write_text("000\n" * 9)
+    settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": False}
+    with pytest.raises(InterruptedError):
+        list(tokenize_files([str(tmp_path / "text")], **settings, workers=workers))
+    assert start.call_args.args == (expected,)
 
 
 def test_a_single_block_needs_no_process(tmp_path, monkeypatch):
