@@ -1,4 +1,4 @@
-"""The figures on the page of results are those of the recorded runs."""
+"""The figures on the pages of results are those of the recorded runs."""
 
 from __future__ import annotations
 
@@ -151,6 +151,13 @@ def test_further_scores_of_a_task_have_a_table(
         ["roles", "baseline", "verbs alone 59.00 ± 7.07"],
         ["quiz", "+ ELMo", "exact match 62.00"],
     ]
+
+
+@pytest.mark.parametrize(("script", "page"), [("results", "results.md"), ("little_text", "little-text.md")])
+def test_the_projects_pages_are_of_the_kept_records(script: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS / "pages")
+    text = importlib.import_module(script).write_page(BENCHMARKS / "records")
+    assert text == (BENCHMARKS.parent / "docs" / page).read_text(encoding="utf-8")
 
 
 def test_nothing_is_written_without_runs(
