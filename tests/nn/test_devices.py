@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -47,22 +46,32 @@ def test_errors_are_raised_in_the_caller(num_threads: int) -> None:
     assert torch.get_num_threads() == num_threads
 
 
-@pytest.mark.parametrize("num_threads", [3], indirect=True)
-@pytest.mark.usefixtures("num_threads")
-def test_all_threads_start_before_the_first_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that started later would change torch's number of threads after it was restored."""
-    started: list[int] = []
-    set_num_threads = torch.set_num_threads
+SLOW_START = """
+import threading
+import time
+import torch
+from elmo.nn.devices import run_together
 
-    def set_slowly(number: int) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            time.sleep(0.1 * len(started))
-            started.append(number)
-        set_num_threads(number)
+torch.set_num_threads(3)
+started, set_num_threads = [], torch.set_num_threads
 
-    monkeypatch.setattr(torch, "set_num_threads", set_slowly)
-    # No other test shares three threads out among three pieces of work, so that none has started these threads before.
-    assert run_together(lambda number: list(started), 3, CPU) == [[1, 1, 1]] * 3
+def set_slowly(number):
+    if threading.current_thread() is not threading.main_thread():
+        time.sleep(0.1 * len(started))
+        started.append(number)
+    set_num_threads(number)
+
+torch.set_num_threads = set_slowly
+assert run_together(lambda number: list(started), 3, torch.device("cpu")) == [[1, 1, 1]] * 3
+"""
+
+
+def test_all_threads_start_before_the_first_work() -> None:
+    """A thread that started later would change torch's number of threads after it was restored.
+
+    Threads are kept, so that they start slowly only in a process that has not used them before.
+    """
+    subprocess.run([sys.executable, "-c", SLOW_START], check=True, timeout=120)
 
 
 FORK = """
