@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Generator
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from huggingface_hub import constants, utils
@@ -235,6 +237,15 @@ def test_what_the_server_answers_is_told(status: int, message: str, site: Site) 
 
 
 def test_without_a_network_one_sentence_names_the_address(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's own name server isn't asked: it may take long to answer, or know every name."""
+    look_up = socket.getaddrinfo
+
+    def fail_to_find(host: str, *rest: Any, **named: Any) -> list[Any]:
+        if host == "no-such-host.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail_to_find)
     for address in ("http://127.0.0.1:9/model.zip", "http://no-such-host.invalid/model.zip"):
         with pytest.raises(ElmoError) as caught:
             formats.load(address)
