@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import resource
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo import formats
-from elmo.embed import Embedder, Written
+from elmo.embed import Embedder, Written, writers
 from elmo.embed.unfinished import unfinished_work, work_folder_of
 from elmo.errors import ElmoError
 from elmo.text.located import read_located
@@ -39,7 +40,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
 @pytest.fixture
 def always_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commit after every window instead of every ten seconds."""
-    monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(writers, "COMMIT_SECONDS", 0.0)
+
+
+@pytest.fixture
+def never_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commit nothing before the end, even if a busy machine takes more than ten seconds."""
+    monkeypatch.setattr(writers, "COMMIT_SECONDS", math.inf)
 
 
 def until(end: int) -> Iterator[list[str]]:
@@ -141,6 +148,11 @@ def test_places_are_not_left_out_of_half_a_file(model: Embedder, tmp_path: Path)
         model.write(path, SENTENCES, batch_size=1)
 
 
+def test_work_is_made_safe_every_ten_seconds() -> None:
+    assert writers.COMMIT_SECONDS == 10, "docs/embedding.md says so"
+
+
+@pytest.mark.usefixtures("never_safe")
 def test_what_is_short_leaves_nothing(model: Embedder, tmp_path: Path) -> None:
     """A run of less than ten seconds has not committed anything yet, so there is nothing to continue from."""
     interrupt(model, tmp_path / "a.h5")
@@ -465,10 +477,11 @@ def test_a_disk_that_is_full_at_the_very_end(model: Embedder, tmp_path: Path) ->
     assert_same(tmp_path / "full.h5", tmp_path / "whole.h5")
 
 
+@pytest.mark.usefixtures("never_safe")
 def test_a_short_run_makes_nothing_safe_on_its_way(model: Embedder, tmp_path: Path, monkeypatch) -> None:
     """A short run therefore writes a Parquet file with row groups of a good size, without joining parts."""
     model.write(tmp_path / "short.parquet", SENTENCES, batch_size=1)
-    monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(writers, "COMMIT_SECONDS", 0.0)
     model.write(tmp_path / "long.parquet", SENTENCES, batch_size=1)
     short, long = (parquet.ParquetFile(tmp_path / f"{name}.parquet") for name in ("short", "long"))
     assert (short.num_row_groups, long.num_row_groups) == (1, 10)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from elmo import formats
-from elmo.embed import Embedder
+from elmo.embed import Embedder, writers
 from elmo.embed.description import find_vectors
 from elmo.embed.npz import NpzWriter
 from elmo.embed.sentence_embedder import WINDOW_BATCHES
@@ -24,6 +25,12 @@ parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parque
 
 SENTENCES = [["A", "new", "play"], [], ["Fußball", "🎭", "\0"], ["A", "new", "play"], ["a"] * 40]
 CHOICES = [("all", None), ("top", None), ("all", "mean"), ("mean", "first-last")]
+
+
+@pytest.fixture(autouse=True)
+def never_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commit nothing before the end, even if a busy machine takes more than ten seconds (see `test_resume.py`)."""
+    monkeypatch.setattr(writers, "COMMIT_SECONDS", math.inf)
 
 
 @pytest.fixture(scope="module")
