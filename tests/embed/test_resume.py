@@ -176,7 +176,7 @@ def test_what_came_after_the_last_safe_place_does_not_matter(model: Embedder, tm
     assert not work_folder_of(path).exists()
 
 
-def test_carried_state_begins_anew(model: Embedder, tmp_path: Path, always_safe: None) -> None:
+def test_with_carried_state_a_run_starts_from_the_beginning(model: Embedder, tmp_path: Path, always_safe: None) -> None:
     """The state depends on all sentences so far, so that a run with carried state can't be continued."""
     model.reset_state()
     model.write(tmp_path / "whole.h5", SENTENCES, state="carry", batch_size=4)
@@ -207,7 +207,9 @@ def broken(model: Embedder, tmp_path: Path, always_safe: None) -> Path:
         ({"state": "carry"}, r"\(other state\)"),
     ],
 )
-def test_another_command_is_refused_or_begins_anew(model: Embedder, broken: Path, options: dict, says: str) -> None:
+def test_another_command_is_refused_or_starts_from_the_beginning(
+    model: Embedder, broken: Path, options: dict, says: str
+) -> None:
     for _ in range(2):
         with pytest.raises(ElmoError, match=says):
             model.write(broken, SENTENCES, **options)
@@ -240,7 +242,7 @@ CHANGES: dict[str, Callable[[list[list[str]]], list[list[str]]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_text_is_refused_or_begins_anew(model: Embedder, broken: Path, change: str) -> None:
+def test_a_changed_text_is_refused_or_starts_from_the_beginning(model: Embedder, broken: Path, change: str) -> None:
     text = CHANGES[change](SENTENCES)
     with pytest.raises(ElmoError, match=r"a\.h5: has unfinished work on a text with another beginning; .* or remove "):
         model.write(broken, text)
