@@ -7,8 +7,16 @@ import sys
 import warnings
 
 import pytest
+from click.testing import CliRunner
 
-from elmo.cli.main import main
+from elmo.cli.main import cli, main
+
+
+def run(*arguments: object, text: str | None = None) -> str:
+    """Return the stdout of `elmo ARGUMENTS`, which must succeed, with `text` on stdin. Errors are raised here."""
+    result = CliRunner().invoke(cli, [*map(str, arguments)], input=text, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def run_main(

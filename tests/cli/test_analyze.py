@@ -7,11 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from bridge import make_model
-from commands import run_main
-from elmo.cli.main import cli
+from commands import run, run_main
 from elmo.formats import save_native
 
 TEXT = "Ann\tB-PER\nw1\tO\n\nw2\tO\nEspoo\tB-LOC\n\nw3\tO\nBo\tB-PER\n"
@@ -45,22 +43,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, ["analyze", *arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def test_tasks_are_analyzed_and_named(folder: Path) -> None:
     """The tables are printed, and then the names of the files."""
     pytest.importorskip("matplotlib")
     arguments = ["weights", *NER, *TINY_OPTIONS, "--name", "Names", "--out", "out", "--device", "cpu", "--quick"]
-    lines = run(*arguments).splitlines()
+    lines = run("analyze", *arguments).splitlines()
     assert lines[2].split("  ")[0] == "weights after the softmax, and scale"
     assert lines[2].split()[-7:] == ["layer", "0", "layer", "1", "layer", "2", "γ"]
     assert re.match(r"Names, input +here +0\.3\d +0\.3\d +0\.3\d +\d\.\d\d$", lines[3])
     assert lines[-1].startswith("out/quick/weights: .json, .md, .png, .svg, ")
-    figures = json.loads(run(*arguments, "--json"))
+    figures = json.loads(run("analyze", *arguments, "--json"))
     assert figures == json.loads((folder / "out" / "quick" / "weights.json").read_text())
     assert (figures["model"], figures["quick"]) == ("model, 3 layers, 12 wide", True)
 
@@ -77,11 +69,11 @@ def test_tasks_are_analyzed_and_named(folder: Path) -> None:
 def test_vectors_are_analyzed(folder: Path, arguments: list[str], row: str) -> None:
     """A quick run replaces no file of a full run."""
     pytest.importorskip("matplotlib")
-    printed = run(*arguments, "--out", "out", "--device", "cpu")
+    printed = run("analyze", *arguments, "--out", "out", "--device", "cpu")
     assert " ".join(row.replace("|", "").split()) in " ".join(printed.split())
     assert row in (folder / "out" / f"{arguments[0]}.md").read_text()
     before = {path: path.read_bytes() for path in (folder / "out").rglob("*.*")}
-    run(*arguments, "--out", "out", "--device", "cpu", "--quick")
+    run("analyze", *arguments, "--out", "out", "--device", "cpu", "--quick")
     assert {path: path.read_bytes() for path in before} == before
     assert (folder / "out" / "quick" / f"{arguments[0]}.md").exists()
 
@@ -93,7 +85,7 @@ def test_tasks_are_analyzed_with_several_seeds(folder: Path, verb: str, num_sett
     """There are as many runs as the help says. The model has a softmax, which fine-tuning needs."""
     pytest.importorskip("matplotlib")
     save_native(make_model(softmax=True), folder / "tuned")
-    run(verb, "tuned", *NER[1:], *TINY_OPTIONS, "--seeds", "2", "--out", "out", "--device", "cpu")
+    run("analyze", verb, "tuned", *NER[1:], *TINY_OPTIONS, "--seeds", "2", "--out", "out", "--device", "cpu")
     assert len(list(folder.glob("out/runs/ner/*/*/results.json"))) == 2 * num_settings
     finding = json.loads((folder / "out" / f"{verb}.json").read_text())
     assert (finding["name"], finding["model"]) == (verb, "tuned, 3 layers, 12 wide")
@@ -102,7 +94,7 @@ def test_tasks_are_analyzed_with_several_seeds(folder: Path, verb: str, num_sett
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_has_examples(verb: str) -> None:
-    assert f"elmo analyze {verb} " in run(verb, "--help").split("Examples:")[1]
+    assert f"elmo analyze {verb} " in run("analyze", verb, "--help").split("Examples:")[1]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import torch
 from click.testing import CliRunner
 
 from bridge import make_model
-from commands import run_main
+from commands import run, run_main
 from elmo import formats
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
@@ -56,12 +56,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 TRAIN = ["task", "train", "ner", "--recipe", "small.yaml", "--train", "text.conll", "--dev", "text.conll"]
-
-
-def run(*arguments: str, text: str | None = None) -> str:
-    result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture(scope="module")

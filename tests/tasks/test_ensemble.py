@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
 from bridge import make_model
-from elmo.cli.main import cli
+from commands import run
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import save_native
@@ -44,12 +43,6 @@ def test_spans_are_combined_by_the_mean_probabilities_of_their_bounds() -> None:
     assert (joint.bounds, joint.score) == ((0, 1), pytest.approx(0.175))
     np.testing.assert_allclose(joint.starts, [0.35, 0.3, 0.35], atol=1e-6)
     np.testing.assert_allclose(joint.ends, [0.2, 0.5, 0.3], atol=1e-6)
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def write_pairs(path: Path, number: int) -> None:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 import elmo.tasks
 from bridge import make_model
+from commands import run
 from elmo import formats
-from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats.native import save_native
 from elmo.tasks.ner.task import NerExample, NerModel
@@ -68,7 +67,7 @@ def test_batches_are_as_large_as_in_training(files: Path, monkeypatch: pytest.Mo
     elmo.tasks.evaluate(tagger, files / "names.conll")
     elmo.tasks.predict(tagger, SENTENCES)
     command = ["task", "predict", f"{files}/run", "-", "--device", "cpu"]
-    CliRunner().invoke(cli, command, input="\n".join(SENTENCES), catch_exceptions=False)
+    run(*command, text="\n".join(SENTENCES))
     assert sizes == [4, 4] * 3
 
 

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import elmo.tasks
+from commands import run
 from comparing import loss_depends_on_seed
-from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.classify.data import TextExample
@@ -221,25 +220,21 @@ def test_commands(tmp_path: Path) -> None:
         write(tmp_path / name, make_texts(80 if name == "train" else 20, seed))
     changes = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
     files = ["--train", str(tmp_path / "train"), "--dev", str(tmp_path / "dev"), "--elmo", "none", "--seeds", "2"]
-    run = str(tmp_path / "run")
-
-    def elmo_task(*arguments: str, text: str = "") -> str:
-        return CliRunner().invoke(cli, ["task", *arguments], input=text, catch_exceptions=False).stdout
-
-    elmo_task("train", "classify", *files, "--out", run, *changes)
+    folder = tmp_path / "run"
+    run("task", "train", "classify", *files, "--out", folder, *changes)
     text = '\n{"text": "w1 cat\\nw2"}\nw3. Rose oak\n'
-    rows = [line.split("\t") for line in elmo_task("predict", run, "-", text=text).splitlines()]
+    rows = [line.split("\t") for line in run("task", "predict", folder, "-", text=text).splitlines()]
     assert [row[0] for row in rows] == ["animals", "plants"]
     assert [row[1].split("=")[0] for row in rows] == ["animals", "plants"], "the most likely label comes first"
     assert sum(float(share.split("=")[1]) for share in rows[0][1:]) == pytest.approx(1, abs=2e-3)
-    first, second = map(json.loads, elmo_task("predict", run, "-", "--json", text=text).splitlines())
+    first, second = map(json.loads, run("task", "predict", folder, "-", "--json", text=text).splitlines())
     assert (first["sentences"], first["label"]) == ([["w1", "cat"], ["w2"]], "animals")
     assert second["sentences"] == [["w3."], ["Rose", "oak"]]
     assert list(second["probabilities"]) == list(TOPICS)
-    members = [f"{run}/seed-{seed}" for seed in (0, 1)]
-    scores = json.loads(elmo_task("evaluate", *members, str(tmp_path / "dev"), "--ensemble", "--json"))["scores"]
+    members = [f"{folder}/seed-{seed}" for seed in (0, 1)]
+    scores = json.loads(run("task", "evaluate", *members, str(tmp_path / "dev"), "--ensemble", "--json"))["scores"]
     assert scores["macro_f1"] > 80
-    assert elmo_task("text", "classify", str(tmp_path / "dev")).splitlines()[0] == " ".join(
+    assert run("task", "text", "classify", str(tmp_path / "dev")).splitlines()[0] == " ".join(
         make_texts(1, 1)[0].sentences[0]
     )
 

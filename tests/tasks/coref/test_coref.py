@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
 from bridge import make_model
+from commands import run
 from comparing import loss_depends_on_seed
-from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.coref.data import Clusters, Document, Mention, format_document, read_documents
@@ -307,12 +306,6 @@ def test_writes(tmp_path: Path) -> None:
 def test_bad_settings_are_refused(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         make_recipe(**setting)
-
-
-def run(*arguments: str, text: str | None = None) -> str:
-    result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_a_whole_experiment_by_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
 from bridge import make_model
+from commands import run
 from comparing import loss_depends_on_seed
-from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.common.labels import LabelPrediction, label_predictions
@@ -304,12 +303,6 @@ def test_predictions_are_written_as_text_and_json() -> None:
 def test_errors_in_settings(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         make_recipe(**setting)
-
-
-def run(*arguments: str, text: str | None = None) -> str:
-    result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture(scope="module")

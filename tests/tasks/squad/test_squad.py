@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
 from bridge import make_model
+from commands import run
 from comparing import loss_depends_on_seed
-from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks import trainer
@@ -290,12 +289,6 @@ def TOKENIZE(text: str) -> list[str]:  # noqa: N802
 def test_bad_settings_are_refused(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         make_recipe(**setting)
-
-
-def run(*arguments: str, text: str | None = None) -> str:
-    result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture(scope="module")

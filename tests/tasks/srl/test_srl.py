@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
+from commands import run
 from comparing import loss_depends_on_seed
-from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
@@ -295,11 +294,6 @@ def test_train_evaluate_and_predict_by_commands(tmp_path: Path) -> None:
     train = ["task", "train", "srl", "--elmo", "none", "--device", "cpu", "--train", f"{tmp_path}/train"]
     train += ["--dev", f"{tmp_path}/dev", "--out", f"{tmp_path}/run"]
     train += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-
-    def run(*arguments: str, text: str | None = None) -> str:
-        result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.stdout
 
     run(*train)
     evaluate = ["task", "evaluate", f"{tmp_path}/run", f"{tmp_path}/dev", "--json", "--device", "cpu"]

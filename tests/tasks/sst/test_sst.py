@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
+from commands import run
 from comparing import loss_depends_on_seed
-from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.schema import from_mapping, to_mapping
@@ -232,8 +231,7 @@ def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(elmo: str, bi
     (result,) = Experiment(config).run()
     assert result.scores["dev"]["accuracy"] > 80
     arguments = ["task", "evaluate", str(trees / "run"), str(trees / "dev.txt"), "--json", "--device", "cpu"]
-    done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    assert json.loads(done.stdout)["scores"] == result.scores["dev"]
+    assert json.loads(run(*arguments))["scores"] == result.scores["dev"]
 
 
 def test_labels_are_predicted_for_plain_text(trees: Path) -> None:
@@ -247,15 +245,13 @@ def test_labels_are_predicted_for_plain_text(trees: Path) -> None:
     Experiment(config).run()
     arguments = ["task", "predict", str(trees / "run"), "-"]
     text = "w1 w2 superb.\n\nw3 awful\n"
-    done = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
-    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    rows = [line.split("\t") for line in run(*arguments, text=text).splitlines()]
     assert [(row[0], row[-1]) for row in rows] == [("very positive", "w1 w2 superb ."), ("very negative", "w3 awful")]
     shares = dict(share.split("=") for share in rows[0][1:-1])
     assert list(shares) == list(FINE)
     assert max(shares, key=lambda label: float(shares[label])) == "very positive"
     assert sum(map(float, shares.values())) == pytest.approx(1, abs=5e-3), "five numbers with three digits"
-    done = CliRunner().invoke(cli, [*arguments, "--json"], input=text, catch_exceptions=False)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [json.loads(line) for line in run(*arguments, "--json", text=text).splitlines()]
     assert [(entry["tokens"], entry["label"]) for entry in found] == [
         (["w1", "w2", "superb", "."], "very positive"),
         (["w3", "awful"], "very negative"),

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
 from bridge import make_model
+from commands import run
 from comparing import loss_depends_on_seed
-from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.common.columns import ColumnSentence, read_columns
@@ -191,13 +190,6 @@ def test_wrong_recipes_are_refused(settings: dict[str, Any], says: str) -> None:
         make_recipe(**settings)
 
 
-def run(*arguments: object, **kwargs: Any) -> str:
-    """Return the stdout of a command that succeeds."""
-    found = CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False, **kwargs)
-    assert found.exit_code == 0, found.output
-    return found.stdout
-
-
 SETTINGS = [*chain.from_iterable(("--set", f"{key}={json.dumps(value)}") for key, value in SMALL.items())]
 TRAIN = ["task", "train", "tag", "--train", "train.conllu", "--dev", "dev.conllu", "--device", "cpu", *SETTINGS]
 
@@ -226,7 +218,7 @@ def test_tags_of_conllu_are_replaced(trained: Path, monkeypatch: pytest.MonkeyPa
     found = run("task", "predict", "run", "dev.conllu")
     assert run("task", "predict", "run", "dev.conllu.xz") == found
     text = Path("dev.conllu").read_text(encoding="utf-8")
-    assert run("task", "predict", "run", "-", "--text", "conllu", input=text) == found
+    assert run("task", "predict", "run", "-", "--text", "conllu", text=text) == found
 
     def others(text: str) -> list[list[str]]:
         rows = [line.split("\t") for line in text.split("\n")]
@@ -239,13 +231,13 @@ def test_tags_of_conllu_are_replaced(trained: Path, monkeypatch: pytest.MonkeyPa
 
 def test_plain_text_is_tagged(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trained)
-    lines = run("task", "predict", "run", "-", "--tokenizer", "ptb", input="The dogs.\n\ncats\n").split("\n")
+    lines = run("task", "predict", "run", "-", "--tokenizer", "ptb", text="The dogs.\n\ncats\n").split("\n")
     assert lines[0] == "# text = The dogs."
     assert [line.split("\t")[1] for line in lines[1:4]] == ["The", "dogs", "."]
     assert lines[2].endswith("SpaceAfter=No")
     assert "_" not in lines[2].split("\t")[2:4]
     assert lines[4:6] == ["", "# text = cats"]
-    rows = run("task", "predict", "run", "-", "--json", input="The dogs\n").split("\n")
+    rows = run("task", "predict", "run", "-", "--json", text="The dogs\n").split("\n")
     assert list(json.loads(rows[0])) == ["tokens", "upos", "xpos", "feats", "lemma"]
 
 
@@ -274,7 +266,7 @@ def test_what_cannot_be_read_is_refused(
 ) -> None:
     monkeypatch.chdir(trained)
     with pytest.raises(ElmoError, match=says):
-        CliRunner().invoke(cli, ["task", "predict", "run", *arguments], catch_exceptions=False)
+        run("task", "predict", "run", *arguments)
 
 
 def test_any_column_of_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +283,7 @@ def test_any_column_of_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ["runs", "VBZ"],
         ["it", "PRP"],
     ]
-    (line,) = run("task", "predict", "run", "-", input="dog\n").splitlines()[1:2]
+    (line,) = run("task", "predict", "run", "-", text="dog\n").splitlines()[1:2]
     assert line.split("\t")[-1] in ("chunk=B-NP", "chunk=I-NP", "chunk=B-VP")
 
 
