@@ -337,7 +337,6 @@ def predict(
 
     from elmo.cli.unanswered import CHUNK, CHUNK_TOKENS, layout_of, read_unanswered
     from elmo.tasks import load
-    from elmo.tasks.trainer import predict as predict_all
     from elmo.text.chunks import in_chunks
     from elmo.text.reading import expand
 
@@ -349,8 +348,7 @@ def predict(
     found = read_unanswered(trained, path, layout or layout_of(trained.task, path), encoding, tokenizer)
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
     for chunk in in_chunks(found, trained.task.length, CHUNK, CHUNK_TOKENS):
-        predicted = predict_all(trained.task, trained.model, chunk, trained.batch_size)
-        for example, prediction in zip(chunk, predicted, strict=True):
+        for example, prediction in zip(chunk, trained.predict(chunk), strict=True):
             if as_json:
                 click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
             else:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import ElmoError
-from elmo.tasks.run_folder import TrainedTask
 from elmo.tasks.task import Task, parse_file
+from elmo.tasks.trained import TrainedTask
 from elmo.text.choice import sample_of
 from elmo.text.tokenizers import get_tokenizer
 

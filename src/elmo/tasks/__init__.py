@@ -39,12 +39,12 @@ from typing import Any
 
 from elmo.errors import ElmoError
 from elmo.nn.devices import use_device
-from elmo.tasks import trainer
 from elmo.tasks.card import Result
 from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig
 from elmo.tasks.finetune import finetune_for_task
-from elmo.tasks.run_folder import TrainedTask, load_run
+from elmo.tasks.run_folder import load_run
 from elmo.tasks.task import TASKS, Scores, get_task, load_task_recipe
+from elmo.tasks.trained import TrainedTask
 from elmo.text.tokenizers import get_tokenizer
 
 __all__ = [
@@ -159,8 +159,7 @@ def evaluate(trained: TrainedTask[Any, Any], file: str | Path) -> Scores:
         ElmoError: If the file is not in the task's format.
     """
     examples = trained.task.read(str(file), trained.recipe)
-    predictions = trainer.predict(trained.task, trained.model, examples, trained.batch_size)
-    return trained.task.score(examples, predictions)
+    return trained.task.score(examples, trained.predict(examples))
 
 
 def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: str | None = None) -> list[Any]:
@@ -194,4 +193,4 @@ def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: 
             examples.append(trained.task.parse(text, tokenize))
         except ElmoError as error:
             raise ElmoError(f"text {number}: {error}") from None
-    return trainer.predict(trained.task, trained.model, examples, trained.batch_size)
+    return trained.predict(examples)

@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from elmo import formats
-from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
@@ -33,9 +32,8 @@ from elmo.tasks.checkpoint import WEIGHTS, put_weights
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
-from elmo.tasks.task import Task, TaskModel, Vocabularies, get_task
-from elmo.text.choice import looks_tokenized
-from elmo.text.tokenizers import is_code
+from elmo.tasks.task import Vocabularies, get_task
+from elmo.tasks.trained import TrainedTask
 from elmo.training.recipes import without
 from elmo.training.run_folder import StartFiles
 
@@ -56,9 +54,6 @@ CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes
 
 LARGEST_VOCABULARIES = 1 << 30
 """The largest size of `vocabularies.json` in bytes: room for some fifty million words."""
-
-E = TypeVar("E")
-P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -82,42 +77,6 @@ class RunConfig:
     train: str
     dev: str
     test: str | None = None
-
-
-@dataclass
-class TrainedTask(Generic[E, P]):
-    """A task with a trained model, ready to predict (see `trainer.predict`).
-
-    `text` says how the training text of its biLM was cut, if that is known.
-    """
-
-    task: Task[Any, E, P]
-    recipe: TaskRecipe
-    model: TaskModel[E, P]
-    text: TextConfig | None = None
-
-    @property
-    def batch_size(self) -> int:
-        """The number of examples that training put into a batch.
-
-        With `elmo.layer_norm`, a prediction depends a little on the other examples of its batch. The scores of the
-        training are found again with batches of this size.
-        """
-        return self.recipe.training.batch_size
-
-    def tokenizer_for(self, sample: str) -> str:
-        """Return the name of the tokenizer for plain text: the one that fits the training set.
-
-        Training sets of most tasks are tokenized. Raw text is then cut as the training text of the biLM was, if that
-        is known.
-
-        Args:
-            sample: The text, or its beginning.
-        """
-        name, own = self.task.tokenizer(self.recipe), self.text
-        if name != "whitespace" or own is None or own.tokenizer == "whitespace" or is_code(own.tokenizer):
-            return name
-        return own.tokenizer if looks_tokenized(sample) is False else name
 
 
 @dataclass(frozen=True)

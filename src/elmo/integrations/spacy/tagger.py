@@ -19,7 +19,6 @@ from elmo.tasks.checkpoint import WEIGHTS
 from elmo.tasks.common.columns import ColumnSentence
 from elmo.tasks.run_folder import BILM, CONFIG, VOCABULARIES, StoredRun, read_run
 from elmo.tasks.tag.model import TagPrediction
-from elmo.tasks.trainer import predict
 from elmo.text.conllu import EMPTY
 
 FILES = (
@@ -117,7 +116,7 @@ class ElmoTagger(StoredAsFolder):
         trained, targets = self.loaded.trained, self.loaded.targets
         places = [find_sentences(doc) for doc in docs]
         examples = [_example([doc[i].text for i in s]) for doc, found in zip(docs, places, strict=True) for s in found]
-        predictions: Iterator[TagPrediction] = iter(predict(trained.task, trained.model, examples, trained.batch_size))
+        predictions: Iterator[TagPrediction] = iter(trained.predict(examples))
         for doc, found in zip(docs, places, strict=True):
             for target in targets:
                 for token in doc:
