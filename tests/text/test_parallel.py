@@ -12,7 +12,7 @@ from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
 from elmo.text import decoding, parallel
 from elmo.text.parallel import tokenize_files
-from elmo.text.reading import Reading, tokenize_block
+from elmo.text.reading import Reading, TextBlock, tokenize_block
 
 
 def test_processes_start_light():
@@ -23,7 +23,7 @@ def test_processes_start_light():
 
 def test_special_words_keep_their_case():
     words = [*SPECIAL_WORDS]
-    assert tokenize_block(" ".join(words), Reading(lowercase=True), ("text", 1)) == ([words], range(1))
+    assert tokenize_block(TextBlock(" ".join(words), "text"), Reading(lowercase=True)) == ([words], range(1))
 
 
 def test_only_a_few_blocks_are_read_ahead(tmp_path, monkeypatch):
@@ -82,9 +82,8 @@ def test_there_is_a_process_for_each_available_core_or_as_many_as_asked_for(work
     start = Mock(side_effect=InterruptedError)  # the number is enough, no process has to start
     monkeypatch.setattr(parallel, "ProcessPoolExecutor", start)
     (tmp_path / "text").write_text("000\n" * 9)
-    settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": False}
     with pytest.raises(InterruptedError):
-        list(tokenize_files([str(tmp_path / "text")], **settings, workers=workers))
+        list(tokenize_files([str(tmp_path / "text")], Reading("ptb"), workers=workers))
     assert start.call_args.args == (expected,)
 
 

@@ -177,14 +177,14 @@ def _note_on_size(
 ) -> str | None:
     """Return a sentence about the size of the file if it will be large, by the number of tokens in a sample."""
     from elmo.text.choice import sample_of
-    from elmo.text.reading import tokenize_block
+    from elmo.text.reading import TextBlock, tokenize_block
 
     num_bytes = count_bytes(paths)
     if num_bytes is None or num_bytes < LARGE / 1e5 or options["pool"]:
         return None  # unknown, or too short a text: no token of a byte has a hundred thousand bytes of vectors
     if not (sample := sample_of(paths, reading.encoding)):
         return None
-    sentences, _ = tokenize_block(sample, reading, (paths[0], 1))
+    sentences, _ = tokenize_block(TextBlock(sample, paths[0]), reading)
     num_tokens = num_bytes * sum(map(len, sentences)) / len(sample.encode(reading.encoding, "replace"))
     num_layers = embedder.num_layers if layers == "all" else 1
     is_half = options["dtype"] == "float16"

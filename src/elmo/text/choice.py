@@ -18,7 +18,7 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.decoding import check_encoding, read_blocks
 from elmo.text.opening import STDIN, peek_stdin
-from elmo.text.reading import Reading, tokenize_block
+from elmo.text.reading import Reading, TextBlock, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
 from elmo.text.tokenizers import is_code, language_of, refuse_code
 
@@ -286,7 +286,7 @@ def unknown_note(
     """
     if own is None or own.oov_rate is None or vocabulary_file is None or not sample or not vocabulary_file.exists():
         return None
-    sentences, _ = tokenize_block(sample, reading, (path, 1))
+    sentences, _ = tokenize_block(TextBlock(sample, path), reading)
     return note_on_words(own, vocabulary_file, [token for sentence in sentences for token in sentence])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.conllu import conllu_sentences
-from elmo.text.reading import PLAIN, Reading, lower, read_units, split_block
+from elmo.text.reading import PLAIN, Reading, TextBlock, lower, read_text_blocks, split_text
 from elmo.text.tokenizers import PlacedToken, Tokenizer, get_tokenizer, locate
 
 
@@ -62,32 +62,28 @@ def read_located(
         raise ElmoError(f"ids stand at the beginning of lines, which text={text!r} joins; leave out the ids")
     tokenize = get_tokenizer(reading.tokenizer)
     for path in map(str, paths):
-        offset, line = 0, 1
-        for block in read_units(path, reading):
+        for block in read_text_blocks(path, reading):
             if text == "conllu":
-                for sentence in conllu_sentences(block, path, line):
+                for sentence in conllu_sentences(block.text, path, block.line):
                     tokens = [PlacedToken(*word) for word in sentence.words]
-                    yield LocatedSentence.of(tokens, offset, path, sentence.id, lowercase)
+                    yield LocatedSentence.of(tokens, block.start, path, sentence.id, lowercase)
             else:
-                units = _with_ids(block, path, line, text, language) if ids else _without_ids(block, text, language)
-                for id, start, sentence in units:
-                    found = LocatedSentence.of(locate(sentence, tokenize), offset + start, path, id, lowercase)
+                for id, start, sentence in (_with_ids if ids else _without_ids)(block, text, language):
+                    found = LocatedSentence.of(locate(sentence, tokenize), block.start + start, path, id, lowercase)
                     if found or text == "sentences":
                         yield found
-            offset += len(block) + 1
-            line += block.count("\n") + 1
 
 
-def _without_ids(block: str, text: str, language: str | None) -> Iterator[tuple[str, int, str]]:
-    return (("", start, sentence) for start, sentence in split_block(block, text, language))
+def _without_ids(block: TextBlock, text: str, language: str | None) -> Iterator[tuple[str, int, str]]:
+    return (("", start, sentence) for start, sentence in split_text(block.text, text, language))
 
 
-def _with_ids(block: str, path: str, line: int, text: str, language: str | None) -> Iterator[tuple[str, int, str]]:
-    for number, (start, whole) in enumerate(split_block(block, "sentences"), line):
+def _with_ids(block: TextBlock, text: str, language: str | None) -> Iterator[tuple[str, int, str]]:
+    for number, (start, whole) in enumerate(split_text(block.text, "sentences"), block.line):
         id, tab, rest = whole.partition("\t")
         if not tab and whole.strip():
-            raise ElmoError(f"{path}, line {number}: has no tab; expected an id, a tab and text (ids=True)")
-        for first, sentence in split_block(rest, text, language):
+            raise ElmoError(f"{block.path}, line {number}: has no tab; expected an id, a tab and text (ids=True)")
+        for first, sentence in split_text(rest, text, language):
             yield id, start + len(id) + 1 + first, sentence
 
 
@@ -114,7 +110,7 @@ def cut_text(text: str, how: TextConfig, tokenize: Tokenizer | None = None) -> l
     is_tokenized = how.tokenizer == "whitespace" and how.text in ("sentences", "conllu")
     layout = "sentences" if is_tokenized else "wrapped" if how.text == "wrapped" else "paragraphs"
     found: list[RawSentence] = []
-    for start, sentence in split_block(text, layout, how.language):
+    for start, sentence in split_text(text, layout, how.language):
         if tokens := locate(sentence, tokenize):
             words = [lower(token) if how.lowercase else token for token, *_ in tokens]
             found.append(RawSentence(words, [(start + first, start + end) for _, first, end in tokens]))

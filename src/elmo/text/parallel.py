@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from elmo.cores import available_cores
 from elmo.errors import ElmoError
 from elmo.text import decoding
 from elmo.text.decoding import Advance
-from elmo.text.reading import Reading, read_units, tokenize_block
+from elmo.text.reading import Reading, TextBlock, read_text_blocks, tokenize_block
 
 _handing_over = threading.Lock()
 """Held by a worker process all the time except while it tokenizes.
@@ -33,13 +33,8 @@ The process may be ended only meanwhile: if it ended in handing over a result, t
 """
 
 
-class _Block(NamedTuple):
-    """A block of text, the name and the number of its file (from 0), and the number of its first line (from 1)."""
-
-    text: str
-    path: str
-    file: int
-    line: int
+_NumberedBlock = tuple[int, TextBlock]
+"""A block and the number of its file, from 0."""
 
 
 class TokenizedBlock(NamedTuple):
@@ -73,67 +68,56 @@ def tokenize_files(
     Raises:
         ElmoError: If a file cannot be read, or a worker process ends early.
     """
-    blocks = _read(paths, reading, advance)
+    blocks = ((file, block) for file, path in enumerate(paths) for block in read_text_blocks(path, reading, advance))
     workers = workers or available_cores()
     if workers == 1 or (reading.tokenizer == "whitespace" and reading.text == "sentences"):
-        yield from (_placed(block, *_tokenized(block, reading)) for block in blocks)
+        yield from (_placed(numbered, *tokenize_block(numbered[1], reading)) for numbered in blocks)
         return
     # A short text, such as that of a few letters, is finished before a process has started.
-    first: list[_Block] = []
+    first: list[_NumberedBlock] = []
     size = 0
-    for block in blocks:
-        first.append(block)
-        size += len(block.text)
+    for numbered in blocks:
+        first.append(numbered)
+        size += len(numbered[1].text)
         if len(first) > 1 and size > decoding.BLOCK_SIZE:
             yield from _run_in_pool(reading, chain(first, blocks), workers)
             return
-    yield from (_placed(block, *_tokenized(block, reading)) for block in first)
+    yield from (_placed(numbered, *tokenize_block(numbered[1], reading)) for numbered in first)
 
 
-def _read(paths: Iterable[str], reading: Reading, advance: Advance | None) -> Iterator[_Block]:
-    for file, path in enumerate(paths):
-        line = 1
-        for block in read_units(path, reading, advance):
-            yield _Block(block, str(path), file, line)
-            line += block.count("\n") + 1
-
-
-def _tokenized(block: _Block, reading: Reading) -> tuple[list[list[str]], Sequence[int]]:
-    return tokenize_block(block.text, reading, (block.path, block.line))
-
-
-def _tokenized_elsewhere(block: _Block, reading: Reading) -> tuple[str, Sequence[int]]:
+def _tokenize_elsewhere(block: TextBlock, reading: Reading) -> tuple[str, Sequence[int]]:
     """Tokenize a block in another process, and return the sentences as one string.
 
     A string is sent between processes faster than a list of lists.
     """
     _handing_over.release()
     try:
-        sentences, lines = _tokenized(block, reading)
+        sentences, lines = tokenize_block(block, reading)
         return "\n".join(map(" ".join, sentences)), lines
     finally:
         _handing_over.acquire()
 
 
-def _placed(block: _Block, sentences: list[list[str]], lines: Sequence[int]) -> TokenizedBlock:
+def _placed(numbered: _NumberedBlock, sentences: list[list[str]], lines: Sequence[int]) -> TokenizedBlock:
     """Add its place to the result of a block, whose lines were counted from 0."""
-    return TokenizedBlock(sentences, block.file, [block.line + line for line in lines])
+    file, block = numbered
+    return TokenizedBlock(sentences, file, [block.line + line for line in lines])
 
 
-def _run_in_pool(reading: Reading, blocks: Iterable[_Block], workers: int) -> Generator[TokenizedBlock]:
+def _run_in_pool(reading: Reading, blocks: Iterable[_NumberedBlock], workers: int) -> Generator[TokenizedBlock]:
     # "fork" would copy locks that other threads hold at that moment (torch and NumPy have such threads).
     context = multiprocessing.get_context("spawn")
     if sys.platform == "win32":
         workers = min(workers, 61)  # Windows cannot wait for more processes
     stop, stopping = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_tokenizing, initargs=(stop,))
-    on_the_way: deque[tuple[_Block, Future[tuple[str, Sequence[int]]]]] = deque()
+    on_the_way: deque[tuple[_NumberedBlock, Future[tuple[str, Sequence[int]]]]] = deque()
     try:
-        for block in blocks:
-            # The text of the block is with its worker now, and not needed here.
+        for file, block in blocks:
             with _held_interrupts():
-                future = pool.submit(_tokenized_elsewhere, block, reading)
-            on_the_way.append((block._replace(text=""), future))
+                future = pool.submit(_tokenize_elsewhere, block, reading)
+            # The text of the block is with its worker now, and not needed here.
+            on_the_way.append(((file, block._replace(text="")), future))
             # `pool.map` would read all blocks at once. A block for each worker and one more keep all of them busy, and
             # results are taken in the order of the text.
             if len(on_the_way) > workers + 1:
@@ -170,11 +154,11 @@ def _held_interrupts() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _taken(block: _Block, result: Future[tuple[str, Sequence[int]]]) -> TokenizedBlock:
+def _taken(numbered: _NumberedBlock, result: Future[tuple[str, Sequence[int]]]) -> TokenizedBlock:
     joined, lines = result.result()
     # Tokens contain no whitespace (see `Tokenizer`), so that this gives back what was joined.
     sentences = list(map(str.split, joined.split("\n"))) if lines else []  # of "" it would make one sentence
-    return _placed(block, sentences, lines)
+    return _placed(numbered, sentences, lines)
 
 
 def _start_tokenizing(stop: Connection) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
@@ -91,6 +92,15 @@ def expand(patterns: Sequence[str | Path]) -> list[str]:
     return paths
 
 
+class TextBlock(NamedTuple):
+    """A block of whole lines of a file, and the numbers of its first line (from 1) and first character (from 0)."""
+
+    text: str
+    path: str
+    line: int = 1
+    start: int = 0
+
+
 def read_sentences(paths: Iterable[str | Path], reading: Reading = PLAIN) -> Iterator[list[str]]:
     """Stream the tokenized sentences of files, one file after the other.
 
@@ -107,10 +117,8 @@ def read_sentences(paths: Iterable[str | Path], reading: Reading = PLAIN) -> Ite
     """
     get_tokenizer(reading.tokenizer)  # one that is unknown is an error even if there is no file
     for path in paths:
-        line = 1
-        for block in read_units(path, reading):
-            yield from tokenize_block(block, reading, (str(path), line))[0]
-            line += block.count("\n") + 1
+        for block in read_text_blocks(path, reading):
+            yield from tokenize_block(block, reading)[0]
 
 
 def read_some(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
@@ -128,37 +136,38 @@ def read_some(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
     raise ElmoError(f"{path}: holds no text")
 
 
-def read_units(path: str | Path, reading: Reading, advance: Advance | None = None) -> Iterator[str]:
+def read_text_blocks(path: str | Path, reading: Reading, advance: Advance | None = None) -> Iterator[TextBlock]:
     r"""Yield the text of a file in blocks of whole lines and, if paragraphs are wrapped, of whole paragraphs.
 
     Joined by `\n`, the blocks are the text of the file. They are what `tokenize_block` takes. It does the rest of the
     work and can run in another process.
     """
     blocks = read_blocks(path, reading.encoding, advance)
-    return _whole_paragraphs(blocks) if reading.text in ("wrapped", "conllu") else blocks
+    line, start = 1, 0
+    for text in _whole_paragraphs(blocks) if reading.text in ("wrapped", "conllu") else blocks:
+        yield TextBlock(text, str(path), line, start)
+        line, start = line + text.count("\n") + 1, start + len(text) + 1
 
 
-def tokenize_block(block: str, reading: Reading, place: tuple[str, int]) -> tuple[list[list[str]], Sequence[int]]:
-    """Split a block from `read_units` into tokenized sentences.
-
-    `place` is the name of the file and the number of the block's first line, for error messages.
+def tokenize_block(block: TextBlock, reading: Reading) -> tuple[list[list[str]], Sequence[int]]:
+    """Split a block into tokenized sentences.
 
     Returns:
         The sentences, and for each the number of the block's line on which it begins, from 0.
     """
     tokenize = get_tokenizer(reading.tokenizer)
     if reading.text == "conllu":
-        found = list(conllu_sentences(block, *place))
+        found = list(conllu_sentences(block.text, block.path, block.line))
         sentences = [[word for word, *_ in sentence.words] for sentence in found]
-        numbers: Sequence[int] = [sentence.line - place[1] for sentence in found]
+        numbers: Sequence[int] = [sentence.line - block.line for sentence in found]
     elif reading.text == "sentences":
-        lines = block.split("\n")
+        lines = block.text.split("\n")
         sentences, numbers = list(map(tokenize, lines)), range(len(lines))
     else:
         sentences, starts = list[list[str]](), list[int]()
         line = end = 0
-        for start, sentence in split_block(block, reading.text, reading.language):
-            line, end = line + block.count("\n", end, start), start
+        for start, sentence in split_text(block.text, reading.text, reading.language):
+            line, end = line + block.text.count("\n", end, start), start
             if tokens := tokenize(sentence):
                 sentences.append(tokens)
                 starts.append(line)
@@ -168,12 +177,12 @@ def tokenize_block(block: str, reading: Reading, place: tuple[str, int]) -> tupl
     return sentences, numbers
 
 
-def split_block(block: str, text: str, language: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yield the sentences of a block from `read_units`, each with its start in the block."""
-    if text == "sentences":
-        yield from _numbered(block)
+def split_text(text: str, layout: str, language: str | None = None) -> Iterator[tuple[int, str]]:
+    """Yield the sentences of a text in one of the layouts `RAW`, each with its start in the text."""
+    if layout == "sentences":
+        yield from _numbered(text)
         return
-    for start, paragraph in _wrapped(block) if text == "wrapped" else _numbered(block):
+    for start, paragraph in _wrapped(text) if layout == "wrapped" else _numbered(text):
         for first, end in sentence_spans(paragraph, language):
             yield start + first, paragraph[first:end]
 
