@@ -64,7 +64,8 @@ PUBLIC_MODULES = {
         *("evaluate_analogies", "evaluate_similarity", "load_word_vectors"),
     ],
     "elmo.pretrain": [
-        *("FineTuning", "Pretrainer", "PretrainingConfig", "Recipe", "finetune", "load_pretraining_recipe", "prepare"),
+        *("FineTuning", "Pretrainer", "PretrainingConfig", "Reading", "Recipe", "finetune", "load_pretraining_recipe"),
+        *("prepare",),
     ],
     "elmo.tasks": [
         *("NO_ELMO", "TASKS", "Result", "TrainedTask", "evaluate", "get_task", "load", "load_task_recipe", "predict"),

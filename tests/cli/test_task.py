@@ -221,7 +221,7 @@ def test_interrupted_fine_tuning_continues(folder: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--elmo", "none"], "finetune: there is no ELMo to fine-tune; name a model"),
+        (["--elmo", "none"], "--finetune: without ELMo there is nothing to fine-tune; name a model"),
         (["--out", "tuned"], "tuned: is inside the run folder; name another folder"),
         (["--finetune", "run/tuned"], "run/tuned: is inside the run folder; name another folder"),
         (

@@ -78,6 +78,11 @@ def test_help_lists_every_verb_without_importing_torch() -> None:
         (["finetune", "nowhere", "there", "text"], "elmo: nowhere: no such file or folder"),
         (["finetune", "en", "there", "text"], "elmo: text: no such file"),
         (["finetune", "en", "there", "text", "--min-count", "3"], "elmo: --min-count: has no effect without --new-s"),
+        (["finetune", "en", "there", "text", "--set", "evaluate_every_steps=9"], "elmo: training.evaluate_every_steps"),
+        (
+            ["finetune", "en", "there", "text", "--set", "optimizer=muon"],
+            "elmo: --learning-rate: the default is for Adagrad",
+        ),
         (
             ["pretrain", "nowhere", "run", "--evaluate-every", "5"],
             "elmo: --evaluate-every: there is no text to measure",

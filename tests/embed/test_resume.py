@@ -285,7 +285,7 @@ def test_a_file_that_appears_meanwhile_is_kept(model: Embedder, tmp_path: Path, 
         path.write_bytes(b"precious")
         yield from SENTENCES
 
-    with pytest.raises(ElmoError, match=rf"a\.{ending}: exists by now, made by another program; move it away"):
+    with pytest.raises(ElmoError, match=rf"a\.{ending}: has been made meanwhile, by another program; move it away"):
         model.write(path, sentences())
     assert path.read_bytes() == b"precious"
     path.unlink()

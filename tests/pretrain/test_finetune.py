@@ -6,12 +6,14 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from click.testing import CliRunner
 
 from elmo.cli.main import cli
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats import Model, load
 from elmo.formats.native import save_warm_state
@@ -21,6 +23,7 @@ from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.text.corpus import Corpus
+from elmo.text.reading import Reading
 
 WORDS = ["word1", "new", "word3", "words", "word5"]
 
@@ -89,11 +92,26 @@ def test_files_are_all_that_a_program_needs(pretrained: Path, task: Path, tmp_pa
     assert (training.batch_size, training.learning_rate, training.fresh_starts) == (1, 0.05, True)
 
 
+def test_raw_text_is_cut_as_the_models_own(pretrained: Path, tmp_path: Path) -> None:
+    """Unless the call says how to read it, as for a text that is tokenized."""
+    (tmp_path / "raw.txt").write_text("Word1 isn't new. Word3 is.\n" * 20)
+    model = load(pretrained)
+    model.text = TextConfig("ptb", "paragraphs", lowercase=True)
+    given: dict[str, Any] = {"settings": {"max_steps": 1}, "device": "cpu", "workers": 1}
+    finetune(model, [tmp_path / "raw.txt"], tmp_path / "own", **given)
+    assert Corpus.open(tmp_path / "own" / "corpus").reading == Reading("ptb", "paragraphs", lowercase=True)
+    finetune(model, [tmp_path / "raw.txt"], tmp_path / "given", reading=Reading(), **given)
+    assert Corpus.open(tmp_path / "given" / "corpus").reading == Reading()
+    model.text = None
+    with pytest.warns(UserWarning, match="this looks like raw text, and the model does not say how"):
+        finetune(model, [tmp_path / "raw.txt"], tmp_path / "unknown", **given)
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"evaluate_every_steps": 9}, "training.evaluate_every_steps: fine-tuning measures only before and after"),
-        ({"optimizer": "muon"}, "training.learning_rate: the default is for Adagrad; choose one for muon"),
+        ({"optimizer": "muon"}, "learning_rate: the default is for Adagrad; choose one for muon"),
         ({"epochs": 2}, "training: unknown key 'epochs'.*did you mean n_epochs"),
     ],
 )

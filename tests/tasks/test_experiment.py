@@ -515,14 +515,14 @@ def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> Non
     make_many_langs.make(files / "unicode")
     (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
     narrow = {"words__vectors": str(files / "v.txt"), "words__dim": 3}
-    jobs = [
+    refused = [
         (make_config(files, recipe(), elmo="unicode"), "pass with_bilm=False"),
         (make_config(files, recipe(elmo__state="warm")), "no warm state"),
         (make_config(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
         (make_config(files, recipe(token_column=7)), r"train\.conll, line 1: 2 columns"),
         (make_config(files, recipe(**narrow)), r"words\.dim: is 3, but the vectors of .*v\.txt have 2"),
     ]
-    for config, says in jobs:
+    for config, says in refused:
         with pytest.raises(ElmoError, match=says):
             Experiment(config).run()
         assert not config.folder.exists()

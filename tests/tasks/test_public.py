@@ -84,7 +84,7 @@ def test_the_bilm_is_fine_tuned_first(files: Path, tmp_path: Path) -> None:
     )
     assert torch.equal(used, wanted)
     assert not torch.equal(used, before)
-    with pytest.raises(ElmoError, match="finetune: there is no ELMo to fine-tune; name a model"):
+    with pytest.raises(ElmoError, match="finetune: without ELMo there is nothing to fine-tune; name a model"):
         elmo.tasks.train("ner", **arguments, folder=tmp_path / "none", elmo="none", finetune=tuned)
     assert not (tmp_path / "none").exists()
 

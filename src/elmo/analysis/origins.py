@@ -157,7 +157,8 @@ class Origins:
         for column, value in wanted.items():
             known, numbers = self.values(column)
             # A value that is there is meant itself, even if it looks like a range, as the file ../letters.txt does.
-            is_wanted = np.array([one == value if value in known else _fits(one, value) for one in known], np.bool_)
+            fits = str.__eq__ if value in known else _fits
+            is_wanted = np.array([fits(one, value) for one in known], np.bool_)
             if not is_wanted.any():
                 some = ", ".join([one for one in known if one][:5])
                 raise ElmoError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +89,7 @@ def command(
     is measured before and after. Most published files hold no softmax; pass --new-softmax for those.
     """
     from elmo.formats import load
-    from elmo.pretrain.finetune import finetune
+    from elmo.pretrain.finetune import finetune, finetuning_config
     from elmo.text.reading import expand, read_some
     from elmo.training.recipes import parse_override
 
@@ -103,6 +102,7 @@ def command(
         settings["n_epochs"] = epochs
     flags = {"learning_rate": learning_rate, "batch_size": batch_size}
     settings |= {key: value for key, value in flags.items() if value is not None}
+    finetuning_config(loaded, settings, new_softmax)  # what is wrong with it is said before any text is read
     paths = expand(inputs)
     chosen = choose_reading(loaded, paths, **reading).reading
     result = finetune(
@@ -113,8 +113,8 @@ def command(
         new_softmax=new_softmax,
         heldout=read_some(heldout, chosen) if heldout else (),
         device=device,
+        reading=chosen,
         min_count=min_count,
-        **asdict(chosen),
     )
     _report(folder, result, as_json)
 

@@ -79,8 +79,10 @@ def examples(*lines: str) -> str:
 OPTIONS = {
     "batch_size": "--batch-size",
     "encoding": "--encoding",
+    "finetune": "--finetune",
     "ids": "--ids",
     "layout": "--text",
+    "learning_rate": "--learning-rate",
     "max_characters": "--max-characters",
     "max_vocabulary": "--max-vocabulary",
     "metadata": "--metadata",
@@ -97,7 +99,9 @@ OPTIONS = {
 }
 """The arguments that messages of the library name, which are for programs, and the options that set them."""
 
-_SUBJECT = re.compile(rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|workers)(?=: )")  # no name of a file
+_SUBJECT = re.compile(
+    rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|finetune|workers)(?=: )"
+)  # no name of a file
 # A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file".
 _ARGUMENT = re.compile(rf"(?<!^)(?<![\w./\\])({'|'.join(OPTIONS)})=('[^']*'|\w+)(?![\w./\\])")
 
@@ -192,7 +196,7 @@ reading_options = add_options(
     ),
     click.option("--lowercase", is_flag=True, help="Convert the text to lower case. The published models keep case."),
 )
-"""Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, the keywords of `read_sentences`.
+"""Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, the fields of `Reading`.
 
 Without `--text` it is None, for which `layout_by_name` has a value.
 """

@@ -128,7 +128,7 @@ def train(
     """
     from elmo.tasks import load_task_recipe
     from elmo.tasks.experiment import Experiment, ExperimentConfig
-    from elmo.tasks.finetune import finetune_for_task
+    from elmo.tasks.finetune import FineTuningStoppedError, finetune_for_task
     from elmo.training.recipes import parse_override
 
     loaded = load_task_recipe(task, recipe, dict(map(parse_override, overrides)))
@@ -138,7 +138,7 @@ def train(
     if tuned is not None:
         try:
             result = finetune_for_task(experiment, tuned)
-        except KeyboardInterrupt:
+        except FineTuningStoppedError:
             figures = {"run": str(out), "done": False, "runs": []}
             print_result(f"{tuned}: fine-tuning stopped; run the same command again to continue", figures, as_json)
             return

@@ -172,8 +172,8 @@ class _Saving:
                 if self._resumable:
                     self._commit(self._progress)
                 raise ElmoError(
-                    f"{self._work.path}: exists by now, made by another program; move it away, and run the same "
-                    "command again"
+                    f"{self._work.path}: has been made meanwhile, by another program; move it away, and run "
+                    "the same command again"
                 )
             notes = self._writer.finish()
             self._writer.close()  # Windows does not rename a file that is open

@@ -4,11 +4,13 @@ from elmo.pretrain.finetune import FineTuning, finetune
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.recipe import PretrainingConfig, Recipe, load_pretraining_recipe
 from elmo.text.prepare import prepare
+from elmo.text.reading import Reading
 
 __all__ = [
     "FineTuning",
     "Pretrainer",
     "PretrainingConfig",
+    "Reading",
     "Recipe",
     "finetune",
     "load_pretraining_recipe",

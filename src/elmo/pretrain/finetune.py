@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,8 +27,11 @@ from elmo.pretrain.recipe import PretrainingConfig, Recipe
 from elmo.pretrain.run_folder import is_begun_with
 from elmo.schema import from_mapping
 from elmo.targets import alone_in
+from elmo.text.choice import choose_cut, sample_of
+from elmo.text.conllu import is_conllu
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
+from elmo.text.reading import Reading, expand
 
 LEARNING_RATE = 0.05
 """The default learning rate. Adagrad's sums start again from their initial value, so that the rate of pretraining, 0.2,
@@ -57,13 +61,14 @@ class FineTuning:
 
 def finetune(
     model: Model | str | Path,
-    inputs: Sequence[str],
+    inputs: Sequence[str | Path],
     folder: str | Path,
     *,
     settings: Mapping[str, object] | None = None,
     new_softmax: bool = False,
     heldout: Sentences = (),
     device: str = "auto",
+    reading: Reading | None = None,
     **preparation: Any,
 ) -> FineTuning | None:
     """Train a model further on a text, as `elmo finetune` does, and write the result to a model folder.
@@ -80,8 +85,9 @@ def finetune(
             before fine-tuning is then that of the old biLM with the new softmax.
         heldout: Tokenized sentences to measure perplexity on; without them, the first ones of the training text.
         device: The device to train on, as `find_device` takes it.
-        **preparation: Further arguments of `prepare`, such as `tokenizer` and `text`. A text that is tokenized, a
-            sentence on each line, needs none.
+        reading: How to read the text. By default raw text is cut as the model's own was, and tokenized text has a
+            sentence on each line. If something about it is strange, a warning says so.
+        **preparation: Further arguments of `prepare`, such as `min_count`.
 
     Returns:
         The perplexities before and after, or None if the training was interrupted; its progress is then saved.
@@ -92,13 +98,19 @@ def finetune(
 
     Example:
         ```python
-        result = finetune("en", ["letters.txt"], "letters-elmo", tokenizer="ptb", text="paragraphs")
+        result = finetune("en", ["letters.txt"], "letters-elmo", settings={"n_epochs": 2})
         print(result.before.mean, result.after.mean)
         ```
     """
     model, folder, settings = model if isinstance(model, Model) else load(model), Path(folder), settings or {}
     finetuning_config(model, settings, new_softmax)  # first, so that a mistake leaves no folder behind
-    corpus = prepare_corpus(model, inputs, folder, new_softmax, **preparation)
+    paths = expand(inputs)
+    if reading is None:
+        choice = choose_cut(model.text, sample_of(paths), text="conllu" if all(map(is_conllu, paths)) else None)
+        reading = choice.reading
+        for note in choice.notes:
+            warnings.warn(note, stacklevel=2)
+    corpus = prepare_corpus(model, paths, folder, new_softmax, **asdict(reading), **preparation)
     config = finetuning_config(model, settings, new_softmax, corpus)
     return finetune_on_corpus(model, corpus, folder, config, new_softmax=new_softmax, heldout=heldout, device=device)
 
@@ -120,7 +132,7 @@ def finetuning_config(
     config = from_mapping(PretrainingConfig, known, "training")
     # Rates of other optimizers differ by orders of magnitude, so none is assumed.
     if config.optimizer != "adagrad" and "learning_rate" not in settings:
-        raise ElmoError(f"training.learning_rate: the default is for Adagrad; choose one for {config.optimizer}")
+        raise ElmoError(f"learning_rate: the default is for Adagrad; choose one for {config.optimizer}")
     if config.evaluate_every_steps is not None:
         raise ElmoError(
             "training.evaluate_every_steps: fine-tuning measures only before and after training; leave it out"
@@ -130,7 +142,9 @@ def finetuning_config(
     return config
 
 
-def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softmax: bool, **preparation: Any) -> Corpus:
+def prepare_corpus(
+    model: Model, inputs: Sequence[str | Path], folder: Path, new_softmax: bool, **preparation: Any
+) -> Corpus:
     """Prepare the corpus for fine-tuning a model, or use the same corpus of an earlier start.
 
     Args:

@@ -11,6 +11,10 @@ from elmo.tasks.experiment import Experiment
 from elmo.tasks.task import distinct_lines
 
 
+class FineTuningStoppedError(KeyboardInterrupt):
+    """Fine-tuning was asked to stop, by Ctrl-C or SIGTERM. Its progress is saved."""
+
+
 def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None:
     """Fine-tune the experiment's model on the text of its training set, and write it to the model folder `folder`.
 
@@ -22,11 +26,11 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
 
     Raises:
         ElmoError: If the experiment has no model, or the folder is in that of the experiment or holds something else.
-        KeyboardInterrupt: If Ctrl-C or SIGTERM interrupted the fine-tuning. Everything is saved.
+        FineTuningStoppedError: If Ctrl-C or SIGTERM interrupted the fine-tuning.
     """
     config, task, model = experiment.config, experiment.task, experiment.bilm
     if model is None:
-        raise ElmoError("finetune: there is no ELMo to fine-tune; name a model, or leave out the fine-tuning")
+        raise ElmoError("finetune: without ELMo there is nothing to fine-tune; name a model, or leave it out")
     if config.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
 
@@ -53,5 +57,5 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
     )
     # Only a fine-tuning that is complete may be trained with: the weights of one that was stopped are still changing.
     if result is None:
-        raise KeyboardInterrupt
+        raise FineTuningStoppedError
     return result

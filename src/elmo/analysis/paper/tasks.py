@@ -51,6 +51,7 @@ from elmo.formats.model import Model, require_softmax
 from elmo.pretrain.finetune import finetune
 from elmo.tasks.checkpoint import WEIGHTS
 from elmo.tasks.run_folder import checksum_of_examples
+from elmo.text.reading import PLAIN
 
 # Which layers, and where to include ELMo (Tables 2 and 3): one score for each task and setting.
 
@@ -280,7 +281,7 @@ def _tune(
         folder.mkdir(parents=True, exist_ok=True)
         text = folder / "train.txt"
         text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
-        result = finetune(model, [str(text)], folder, heldout=dev, device=device)
+        result = finetune(model, [text], folder, reading=PLAIN, heldout=dev, device=device)
         if result is None:
             raise KeyboardInterrupt  # training ends early only if it was interrupted, and everything is saved
         return {BEFORE: result.before.mean, AFTER: result.after.mean}
