@@ -55,7 +55,7 @@ def test_kernels_of_tiles_pass_the_tests_of_all_kernels(build: Path) -> None:
     code = """
 import pytest
 assert _native.LEVELS[0] == "avx512_amx", _native.LEVELS
-tests = [f"tests/native/test_{part}.py" for part in ("kernels", "training")]
+tests = [f"tests/native/test_{part}.py" for part in ("kernels", "training_kernels")]
 layer = "tests/nn/test_lstm.py::test_the_native_layer_"  # of training, whose products may be bf16
 tests += [layer + part for part in ("equals_torch", "does_not_depend_on_the_number_of_threads")]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", "amx or not avx", *tests]))

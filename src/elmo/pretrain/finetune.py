@@ -99,7 +99,8 @@ def finetune(
     Example:
         ```python
         result = finetune("en", ["letters.txt"], "letters-elmo", settings={"n_epochs": 2})
-        print(result.before.mean, result.after.mean)
+        if result is not None:
+            print(result.before.mean, result.after.mean)
         ```
     """
     model, folder, settings = model if isinstance(model, Model) else load(model), Path(folder), settings or {}
