@@ -102,6 +102,11 @@ def test_raw_text_is_cut_as_the_models_own(pretrained: Path, tmp_path: Path) -> 
     assert Corpus.open(tmp_path / "own" / "corpus").reading == Reading("ptb", "paragraphs", lowercase=True)
     finetune(model, [tmp_path / "raw.txt"], tmp_path / "given", reading=Reading(), **given)
     assert Corpus.open(tmp_path / "given" / "corpus").reading == Reading()
+    (tmp_path / "words.conllu").touch()
+    with pytest.raises(
+        ElmoError, match=r"words\.conllu is CoNLL-U by its name, and .*raw\.txt is not; .* text=\.\.\. if"
+    ):
+        finetune(model, [tmp_path / "raw.txt", tmp_path / "words.conllu"], tmp_path / "mixed", **given)
     model.text = None
     with pytest.warns(UserWarning, match="this looks like raw text, and the model does not say how"):
         finetune(model, [tmp_path / "raw.txt"], tmp_path / "unknown", **given)

@@ -9,7 +9,6 @@ from elmo.cli.shared import (
     examples,
     is_given,
     json_option,
-    layout_by_name,
     note_on_raw_text,
     print_result,
     reading_options,
@@ -83,6 +82,7 @@ def command(
     any other existing FOLDER is refused.
     """
     from elmo.text.choice import note_on_sentences
+    from elmo.text.conllu import layout_by_name
     from elmo.text.prepare import prepare
     from elmo.text.reading import expand
     from elmo.text.tokenizers import language_of

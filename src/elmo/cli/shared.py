@@ -99,22 +99,22 @@ OPTIONS = {
 }
 """The arguments that messages of the library name, which are for programs, and the options that set them."""
 
-_SUBJECT = re.compile(
-    rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|finetune|workers)(?=: )"
-)  # no name of a file
+# No name of a file is among these.
+_SUBJECT = re.compile(rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|finetune|workers)(?=: )")
 # A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file".
-_ARGUMENT = re.compile(rf"(?<!^)(?<![\w./\\])({'|'.join(OPTIONS)})=('[^']*'|\w+)(?![\w./\\])")
+_ARGUMENT = re.compile(rf"(?<!^)(?<![\w./\\])({'|'.join(OPTIONS)})=('[^']*'|\w+|\.\.\.)(?![\w./\\])")
 
 
 def as_typed(message: str) -> str:
     """Return a message of the library for people who type.
 
-    `overwrite=True` becomes `--overwrite`, and `min_count: 0 is not positive` becomes `--min-count: 0 is not positive`.
+    `overwrite=True` becomes `--overwrite`, `text=...` becomes `--text`, and `min_count: 0 is not positive` becomes
+    `--min-count: 0 is not positive`.
     """
 
     def option(argument: re.Match[str]) -> str:
         name, value = argument.groups()
-        return OPTIONS[name] if value in ("True", "False") else " ".join((OPTIONS[name], value.strip("'")))
+        return OPTIONS[name] if value in ("True", "False", "...") else " ".join((OPTIONS[name], value.strip("'")))
 
     return _ARGUMENT.sub(option, _SUBJECT.sub(lambda subject: OPTIONS[subject[1]], message))
 
@@ -265,6 +265,7 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids
         **given: The other values of `text_options`.
     """
     from elmo.text.choice import choose_cut, sample_of, unknown_note
+    from elmo.text.conllu import layout_by_name
 
     if given["text"] is None and (text := layout_by_name(paths)) == "conllu":
         given["text"] = text
@@ -295,24 +296,6 @@ def note_on_raw_text(paths: Sequence[str], text: str, encoding: str) -> None:
         "words for other languages), or --tokenizer whitespace if spaces are right",
         err=True,
     )
-
-
-def layout_by_name(paths: Sequence[str]) -> str:
-    """Return what a line of these files holds: "conllu" if they are named so, and otherwise "sentences".
-
-    Raises:
-        ElmoError: If some are named so and others are not.
-    """
-    from elmo.errors import ElmoError
-    from elmo.text.conllu import is_conllu
-
-    named = {is_conllu(path): path for path in reversed(paths)}
-    if len(named) > 1:
-        raise ElmoError(
-            f"{named[True]} is CoNLL-U by its name, and {named[False]} is not; read them one after the other, or pass "
-            "--text if both are the same"
-        )
-    return "conllu" if True in named else "sentences"
 
 
 COMPRESSED = {".gz", ".xz", ".zst"}

@@ -10,7 +10,6 @@ import click
 from elmo.cli.shared import (
     examples,
     json_option,
-    layout_by_name,
     note_on_raw_text,
     print_result,
     reading_options,
@@ -80,6 +79,7 @@ def command(
     from elmo.formats.word_vectors import require_word_vector_support
     from elmo.pretrain.skipgram import SkipGramConfig, train_static
     from elmo.targets import require_new_file
+    from elmo.text.conllu import layout_by_name
     from elmo.text.reading import expand
 
     config = SkipGramConfig(dim, min_count, window, epochs, workers, seed)

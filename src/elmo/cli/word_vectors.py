@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from elmo.cli.shared import add_options, is_given, layout_by_name
+from elmo.cli.shared import add_options, is_given
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     """
     from tempfile import TemporaryDirectory
 
+    from elmo.text.conllu import layout_by_name
     from elmo.text.corpus import Corpus
     from elmo.text.prepare import prepare
     from elmo.text.reading import expand

@@ -37,9 +37,8 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
     Raises:
         ElmoError: If there is no such choice or layer, or if the weights are not `num_layers` finite numbers.
     """
-    none_of = ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
     if isinstance(layers, str) and layers not in NAMES:
-        raise none_of
+        raise _unknown(layers)
     if isinstance(layers, str):
         if layers == "all":
             return None
@@ -53,9 +52,9 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
     try:
         weights = np.asarray(layers, np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise none_of from None
+        raise _unknown(layers) from None
     if weights.ndim != 1:
-        raise none_of
+        raise _unknown(layers)
     if len(weights) != num_layers:
         raise ElmoError(
             f"layers: {len(weights)} weights for {num_layers} layers (including layer 0); give one for each layer"
@@ -63,6 +62,10 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
     if not (np.abs(weights) <= np.finfo(np.float32).max).all():
         raise ElmoError(f"layers: {', '.join(map(str, layers))}: a weight is not a finite number of float32")
     return [float(weight) for weight in layers]
+
+
+def _unknown(layers: object) -> ElmoError:
+    return ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
 
 
 def single_layer_weights(layer: Layers, num_layers: int) -> list[float]:

@@ -28,7 +28,7 @@ from elmo.pretrain.run_folder import is_begun_with
 from elmo.schema import from_mapping
 from elmo.targets import alone_in
 from elmo.text.choice import choose_cut, sample_of
-from elmo.text.conllu import is_conllu
+from elmo.text.conllu import layout_by_name
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 from elmo.text.reading import Reading, expand
@@ -105,13 +105,14 @@ def finetune(
     """
     model, folder, settings = model if isinstance(model, Model) else load(model), Path(folder), settings or {}
     finetuning_config(model, settings, new_softmax)  # first, so that a mistake leaves no folder behind
-    paths = expand(inputs)
     if reading is None:
-        choice = choose_cut(model.text, sample_of(paths), text="conllu" if all(map(is_conllu, paths)) else None)
+        paths = expand(inputs)
+        text = layout_by_name(paths)
+        choice = choose_cut(model.text, sample_of(paths), text=text if text == "conllu" else None)
         reading = choice.reading
         for note in choice.notes:
             warnings.warn(note, stacklevel=2)
-    corpus = prepare_corpus(model, paths, folder, new_softmax, **asdict(reading), **preparation)
+    corpus = prepare_corpus(model, inputs, folder, new_softmax, **asdict(reading), **preparation)
     config = finetuning_config(model, settings, new_softmax, corpus)
     return finetune_on_corpus(model, corpus, folder, config, new_softmax=new_softmax, heldout=heldout, device=device)
 

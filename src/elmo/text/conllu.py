@@ -6,7 +6,7 @@ Source: https://universaldependencies.org/format.html
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,21 @@ _NO_WORD = re.compile(r"\d+[-.]\d+")
 def is_conllu(path: str | Path) -> bool:
     """Return whether a file is CoNLL-U by its name, such as "x.conllu" or "x.conllu.xz"."""
     return ".conllu" in Path(path).suffixes
+
+
+def layout_by_name(paths: Sequence[str]) -> str:
+    """Return what a line of these files holds: "conllu" if they are named so, and otherwise "sentences".
+
+    Raises:
+        ElmoError: If some are named so and others are not.
+    """
+    named = {is_conllu(path): path for path in reversed(paths)}
+    if len(named) > 1:
+        raise ElmoError(
+            f"{named[True]} is CoNLL-U by its name, and {named[False]} is not; read them one after the other, or pass "
+            "text=... if both are the same"
+        )
+    return "conllu" if True in named else "sentences"
 
 
 def without_spaces(form: str) -> str:
