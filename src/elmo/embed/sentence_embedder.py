@@ -374,11 +374,10 @@ class SentenceEmbedder(ABC):
         self, sentences: Iterable[Sentence], options: EmbeddingOptions, first: int = 0
     ) -> Iterator[list[Entry]]:
         """Embed window by window. Only a few windows are in memory at a time."""
-        size = (
-            (options.batch_size or CARRY_BATCH_SIZE)
-            if options.carry
-            else (options.batch_size or 0) * WINDOW_BATCHES or None
-        )
+        if options.carry:
+            size = options.batch_size or CARRY_BATCH_SIZE
+        else:
+            size = None if options.batch_size is None else WINDOW_BATCHES * options.batch_size
         cut = windows(sentences, WINDOW_BATCHES * self.batch_tokens, size, first)
         for window, arrays in self._embed_windows(cut, options):
             yield [Entry(*pair) for pair in zip(window, arrays, strict=True)]
