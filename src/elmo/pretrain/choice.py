@@ -31,22 +31,22 @@ _SIZES = (
 """From the shortest texts to the longest. Measured are texts of 22,000 to 120,000 tokens (docs/lab-notes.md)."""
 
 
-def choose_recipe(num_tokens: int, folder: Path, overrides: Mapping[str, object]) -> tuple[Recipe, str]:
+def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object]) -> tuple[Recipe, str]:
     """Choose a recipe by the length of the text, or take the one that the run in `folder` was begun with.
 
     Args:
         num_tokens: The number of tokens of the corpus.
         folder: The run folder, which need not exist. A run goes on with its own recipe, also if another version of
             this package would now choose another one.
-        overrides: Values that replace those of the recipe, as in `load_pretraining_recipe`.
+        settings: Keys of the recipe to change and their values, as in `load_pretraining_recipe`.
 
     Returns:
         The recipe, and one line that says what was chosen and why.
     """
     if (folder / RECIPE).exists():
-        return load_pretraining_recipe(str(folder / RECIPE), overrides), f"auto: goes on with {folder / RECIPE}"
+        return load_pretraining_recipe(str(folder / RECIPE), settings), f"auto: goes on with {folder / RECIPE}"
     size = next(size for size in _SIZES if num_tokens < size.below)
-    recipe = load_pretraining_recipe(size.name, {**size.changes, **overrides})
+    recipe = load_pretraining_recipe(size.name, {**size.changes, **settings})
     bound = "" if size.below == float("inf") else f", for fewer than {size.below:,.0f}"
     training = recipe.training
     end = f"{training.n_epochs:g} epochs" if training.max_minutes is None else f"{training.max_minutes:g} minutes"

@@ -140,14 +140,14 @@ class Recipe:
         return BiLMConfig(self.char_cnn, self.lstm, self.bidirectional)
 
 
-def load_pretraining_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Recipe:
-    """Load a recipe.
+def load_pretraining_recipe(recipe: str, settings: Mapping[str, object] | None = None) -> Recipe:
+    """Read a recipe of pretraining.
 
     Args:
-        name: The name of a recipe of the package, or the path of a YAML file.
-        overrides: Values that replace those of the recipe, by dotted keys such as `training.batch_size`.
+        recipe: The name of a recipe of the package, or the path of a YAML file.
+        settings: Keys of the recipe to change, with dots, and their values: `{"training.batch_size": 32}`.
 
     Raises:
         ElmoError: If there is no such recipe, or if a key or value is not one that a recipe can have.
     """
-    return read_recipe(Recipe, name, NAMES, overrides)
+    return read_recipe(Recipe, recipe, NAMES, settings)

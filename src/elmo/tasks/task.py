@@ -299,15 +299,15 @@ def get_task(name: str) -> Task[Any, Any, Any]:
     return importlib.import_module(f"elmo.tasks.{name}.task").TASK
 
 
-def load_task_recipe(task: str, source: str | None = None, changes: Mapping[str, object] | None = None) -> TaskRecipe:
+def load_task_recipe(task: str, recipe: str | None = None, settings: Mapping[str, object] | None = None) -> TaskRecipe:
     """Read the recipe of a task.
 
     Args:
         task: The name of the task.
-        source: The name of a recipe of the package, or a YAML file. None takes the task's own recipe.
-        changes: Keys to change, with dots, and their values: `{"training.max_epochs": 5}`.
+        recipe: The name of a recipe of the package, or the path of a YAML file. None takes the task's own recipe.
+        settings: Keys of the recipe to change, with dots, and their values: `{"training.max_epochs": 5}`.
 
     Raises:
         ElmoError: If the task or the recipe is unknown, or a key or value is not allowed.
     """
-    return read_recipe(get_task(task).recipe, source or task, tuple(TASKS), changes or {})
+    return read_recipe(get_task(task).recipe, recipe or task, tuple(TASKS), settings)
