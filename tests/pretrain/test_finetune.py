@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,14 @@ from elmo.errors import ElmoError
 from elmo.formats import Model, load
 from elmo.formats.native import save_warm_state
 from elmo.nn.softmax import AdaptiveSoftmax
-from elmo.pretrain.finetune import FineTuning, default_batch_size, finetune, finetune_on_corpus, prepare_corpus
+from elmo.pretrain.finetune import (
+    FineTuning,
+    FineTuningStoppedError,
+    default_batch_size,
+    finetune,
+    finetune_on_corpus,
+    prepare_corpus,
+)
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
@@ -55,7 +63,6 @@ def test_perplexity_on_the_task_falls(
     model, folder = load(pretrained), tmp_path / "tuned"
     corpus = prepare_corpus(model, [str(task)], folder, False, workers=1)
     result = finetune_on_corpus(model, corpus, folder, recipe(max_steps=40).training, device="cpu")
-    assert result is not None
     assert not result.is_heldout
     assert result.after.mean < result.before.mean / 2
     tuned = load(folder)
@@ -85,8 +92,7 @@ def test_weights_that_were_trained_otherwise_are_written(
 def test_files_are_all_that_a_program_needs(pretrained: Path, task: Path, tmp_path: Path) -> None:
     """The model is named by its folder. Defaults are those of the command, and so is the batch of a short text."""
     settings = {"max_steps": 3}
-    result = finetune(pretrained, [str(task)], tmp_path / "tuned", settings=settings, device="cpu", workers=1)
-    assert result is not None
+    finetune(pretrained, [str(task)], tmp_path / "tuned", settings=settings, device="cpu", workers=1)
     assert load(tmp_path / "tuned").softmax is not None
     training = load_pretraining_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
     assert (training.batch_size, training.learning_rate, training.fresh_starts) == (1, 0.05, True)
@@ -142,7 +148,6 @@ def test_heldout_text_is_what_is_measured(
     before = Perplexity.of(score_sentences(model, heldout))
     training = recipe(max_steps=2).training
     result = finetune_on_corpus(model, corpus, tmp_path / "tuned", training, heldout=heldout, device="cpu")
-    assert result is not None
     assert result.is_heldout
     assert result.before == before
     assert result.after == Perplexity.of(score_sentences(load(tmp_path / "tuned"), heldout))
@@ -212,7 +217,6 @@ def test_published_weights_need_a_new_softmax(
     folder, before = tmp_path / "tuned", {k: v.clone() for k, v in model.bilm.state_dict().items()}
     corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
     result = finetune_on_corpus(model, corpus, folder, recipe(max_steps=60).training, new_softmax=True, device="cpu")
-    assert result is not None
     assert result.before.mean < corpus.vocabulary_size
     assert result.after.mean < result.before.mean
     frozen = load(folder / "softmax").bilm.state_dict()
@@ -253,7 +257,6 @@ def test_a_second_start_continues_and_ends_the_same(
         model = load(pretrained)
         corpus = prepare_corpus(model, [str(task)], tmp_path / "tuned", False, workers=1)
         results.append(finetune_on_corpus(model, corpus, tmp_path / "tuned", training, device="cpu"))
-    assert results[0] is not None
     assert results[0].after == results[1].after
     with torch.no_grad():
         model.bilm.char_encoder.embedding.weight[0, 0] += 1
@@ -271,21 +274,41 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
     new_softmax: bool,
 ) -> None:
     """No stage begins before the one before it is done, and no model is written as if training were done."""
-    training, make_step, results = recipe(max_steps=10).training, Pretrainer.step, {}
+    training, make_step = recipe(max_steps=10).training, Pretrainer.step
 
     def stop_after_three(run: Pretrainer) -> None:
         make_step(run)
         run.stopped = run.progress.step == 3
 
-    for name, step in (("parts", stop_after_three), ("parts", make_step), ("whole", make_step)):
-        monkeypatch.setattr(Pretrainer, "step", step)
-        model, folder = load(pretrained), tmp_path / name
+    def tune(folder: Path) -> FineTuning:
+        model = load(pretrained)
         corpus = prepare_corpus(model, [str(task)], folder, new_softmax, workers=1)
-        result = finetune_on_corpus(model, corpus, folder, training, new_softmax=new_softmax, device="cpu")
-        assert (result is None) == (step is stop_after_three) != (folder / "config.json").exists()
-        assert (folder / "run").exists() == (result is not None or not new_softmax)
-        results[name] = result
-    assert results["parts"] == results["whole"]
+        return finetune_on_corpus(model, corpus, folder, training, new_softmax=new_softmax, device="cpu")
+
+    monkeypatch.setattr(Pretrainer, "step", stop_after_three)
+    with pytest.raises(FineTuningStoppedError):
+        tune(tmp_path / "parts")
+    assert not (tmp_path / "parts" / "config.json").exists()
+    assert (tmp_path / "parts" / "run").exists() != new_softmax
+    monkeypatch.setattr(Pretrainer, "step", make_step)
+    assert tune(tmp_path / "parts") == tune(tmp_path / "whole")
+
+
+def test_the_command_says_that_it_was_stopped(
+    pretrained: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_step = Pretrainer.step
+
+    def interrupt(run: Pretrainer) -> None:
+        signal.raise_signal(signal.SIGINT)
+        make_step(run)
+
+    monkeypatch.setattr(Pretrainer, "step", interrupt)
+    folder = tmp_path / "tuned"
+    words = ["finetune", str(pretrained), str(folder), str(task), "--device", "cpu"]
+    result = CliRunner().invoke(cli, words)
+    assert (result.exit_code, result.stdout) == (0, f"{folder}: stopped; run the same command again to continue\n")
+    assert json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout) == {"folder": str(folder), "done": False}
 
 
 def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
@@ -294,11 +317,8 @@ def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..
     corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
 
     def tune(max_steps: int) -> FineTuning:
-        result = finetune_on_corpus(
-            model, corpus, folder, recipe(max_steps=max_steps).training, new_softmax=True, device="cpu"
-        )
-        assert result is not None
-        return result
+        training = recipe(max_steps=max_steps).training
+        return finetune_on_corpus(model, corpus, folder, training, new_softmax=True, device="cpu")
 
     first = tune(5)
     save_warm_state(model.bilm.initial_state(1), folder, load(folder).bilm)

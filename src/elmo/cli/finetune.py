@@ -89,7 +89,7 @@ def command(
     is measured before and after. Most published files hold no softmax; pass --new-softmax for those.
     """
     from elmo.formats import load
-    from elmo.pretrain.finetune import finetune, finetuning_config
+    from elmo.pretrain.finetune import FineTuningStoppedError, finetune, finetuning_config
     from elmo.text.reading import expand, read_some
     from elmo.training.recipes import parse_override
 
@@ -105,28 +105,26 @@ def command(
     finetuning_config(loaded, settings, new_softmax)  # what is wrong with it is said before any text is read
     paths = expand(inputs)
     chosen = choose_reading(loaded, paths, **reading).reading
-    result = finetune(
-        loaded,
-        paths,
-        folder,
-        settings=settings,
-        new_softmax=new_softmax,
-        heldout=read_some(heldout, chosen) if heldout else (),
-        device=device,
-        reading=chosen,
-        min_count=min_count,
-    )
+    try:
+        result = finetune(
+            loaded,
+            paths,
+            folder,
+            settings=settings,
+            new_softmax=new_softmax,
+            heldout=read_some(heldout, chosen) if heldout else (),
+            device=device,
+            reading=chosen,
+            min_count=min_count,
+        )
+    except FineTuningStoppedError:
+        figures = {"folder": str(folder), "done": False}
+        print_result(f"{folder}: stopped; run the same command again to continue", figures, as_json)
+        return
     _report(folder, result, as_json)
 
 
-def _report(folder: Path, result: FineTuning | None, as_json: bool) -> None:
-    if result is None:
-        print_result(
-            f"{folder}: stopped; run the same command again to continue",
-            {"folder": str(folder), "done": False},
-            as_json,
-        )
-        return
+def _report(folder: Path, result: FineTuning, as_json: bool) -> None:
     text = "held-out text" if result.is_heldout else "the training text itself"
     print_result(
         f"{folder}: perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on {text}",

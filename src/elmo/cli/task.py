@@ -126,9 +126,10 @@ def train(
     paragraphs), and its perplexity on those of the development set is measured before and after. A MODEL without a
     softmax gets a new one. If FOLDER already holds this MODEL, fine-tuned on this text, it is used as it is.
     """
+    from elmo.pretrain.finetune import FineTuningStoppedError
     from elmo.tasks import load_task_recipe
     from elmo.tasks.experiment import Experiment, ExperimentConfig
-    from elmo.tasks.finetune import FineTuningStoppedError, finetune_for_task
+    from elmo.tasks.finetune import finetune_for_task
     from elmo.training.recipes import parse_override
 
     loaded = load_task_recipe(task, recipe, dict(map(parse_override, overrides)))

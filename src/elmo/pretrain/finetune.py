@@ -44,6 +44,10 @@ WORK = ".corpus"
 """The prefix of the temporary folders in which a corpus is prepared."""
 
 
+class FineTuningStoppedError(KeyboardInterrupt):
+    """Fine-tuning was asked to stop, by Ctrl-C or SIGTERM. Its progress is saved."""
+
+
 @dataclass(frozen=True)
 class FineTuning:
     """The effect of fine-tuning.
@@ -70,7 +74,7 @@ def finetune(
     device: str = "auto",
     reading: Reading | None = None,
     **preparation: Any,
-) -> FineTuning | None:
+) -> FineTuning:
     """Train a model further on a text, as `elmo finetune` does, and write the result to a model folder.
 
     The same call again goes on where an earlier one was interrupted.
@@ -90,17 +94,17 @@ def finetune(
         **preparation: Further arguments of `prepare`, such as `min_count`.
 
     Returns:
-        The perplexities before and after, or None if the training was interrupted; its progress is then saved.
+        The perplexities before and after.
 
     Raises:
         ElmoError: If a setting is wrong, the model cannot be fine-tuned or the text cannot be read; if `folder` holds
             something else; or under `torchrun`.
+        KeyboardInterrupt: If Ctrl-C or SIGTERM interrupted the training. Its progress is saved.
 
     Example:
         ```python
         result = finetune("en", ["letters.txt"], "letters-elmo", settings={"n_epochs": 2})
-        if result is not None:
-            print(result.before.mean, result.after.mean)
+        print(result.before.mean, result.after.mean)
         ```
     """
     model, folder, settings = model if isinstance(model, Model) else load(model), Path(folder), settings or {}
@@ -222,8 +226,12 @@ def finetune_on_corpus(
     new_softmax: bool = False,
     heldout: Sentences = (),
     device: str = "auto",
-) -> FineTuning | None:
-    """Train a model further on a corpus of `prepare_corpus`, as `finetune` does with its other arguments."""
+) -> FineTuning:
+    """Train a model further on a corpus of `prepare_corpus`, as `finetune` does with its other arguments.
+
+    Raises:
+        FineTuningStoppedError: If Ctrl-C or SIGTERM interrupted the training.
+    """
     origin = model.origin
     recipe = Recipe(require_characters(model, "trained"), model.config.lstm, config, model.config.bidirectional)
     if new_softmax:
@@ -235,14 +243,14 @@ def finetune_on_corpus(
         else:
             model = first.train()
             if not first.is_done:
-                return None
+                raise FineTuningStoppedError
     sentences = heldout or _sample(corpus)
     before = Perplexity.of(score_sentences(model.to(use_device(device)), sentences))
     model.to(torch.device("cpu"))  # the run trains a copy, and a GPU may only have room for one of them
     run = Pretrainer(corpus, folder / "run", recipe, start=model, device=device)
     tuned = run.train()
-    if not run.is_done:
-        return None
+    if not run.is_done:  # its weights are still changing, so nothing may use them as if they were the result
+        raise FineTuningStoppedError
     after = Perplexity.of(score_sentences(tuned, sentences))
     text = "held-out text" if heldout else "training text"
     figures = {

@@ -11,10 +11,6 @@ from elmo.tasks.experiment import Experiment
 from elmo.tasks.task import distinct_lines
 
 
-class FineTuningStoppedError(KeyboardInterrupt):
-    """Fine-tuning was asked to stop, by Ctrl-C or SIGTERM. Its progress is saved."""
-
-
 def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None:
     """Fine-tune the experiment's model on the text of its training set, and write it to the model folder `folder`.
 
@@ -46,7 +42,7 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
     # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
     if is_finetuned(model, folder):
         return None
-    result = finetune_on_corpus(
+    return finetune_on_corpus(
         model,
         corpus,
         folder,
@@ -55,7 +51,3 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
         heldout=[line.split() for line in lines_of(config.dev)],
         device=config.device,
     )
-    # Only a fine-tuning that is complete may be trained with: the weights of one that was stopped are still changing.
-    if result is None:
-        raise FineTuningStoppedError
-    return result

@@ -282,8 +282,6 @@ def _tune(
         text = folder / "train.txt"
         text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
         result = finetune(model, [text], folder, reading=PLAIN, heldout=dev, device=device)
-        if result is None:
-            raise KeyboardInterrupt  # training ends early only if it was interrupted, and everything is saved
         return {BEFORE: result.before.mean, AFTER: result.after.mean}
 
     inputs: dict[str, object] = {
