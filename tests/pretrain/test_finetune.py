@@ -122,6 +122,7 @@ def test_raw_text_is_cut_as_the_models_own(pretrained: Path, tmp_path: Path) -> 
     ("settings", "says"),
     [
         ({"evaluate_every_steps": 9}, "training.evaluate_every_steps: fine-tuning measures only before and after"),
+        ({"patience": 2}, "training.patience: fine-tuning measures only before and after"),
         ({"optimizer": "muon"}, "learning_rate: the default is for Adagrad; choose one for muon"),
         ({"epochs": 2}, "training: unknown key 'epochs'.*did you mean n_epochs"),
     ],
@@ -132,6 +133,24 @@ def test_settings_are_checked_first(
     with pytest.raises(ElmoError, match=says):
         finetune(pretrained, [str(task)], tmp_path / "tuned", settings=settings, device="cpu")
     assert not (tmp_path / "tuned").exists()
+
+
+@pytest.mark.parametrize("heldout", ["heldout.txt", ["a sentence"], [["a", "sentence"], "another"]])
+def test_a_held_out_sentence_is_no_string(pretrained: Path, task: Path, tmp_path: Path, heldout: Any) -> None:
+    """A string is a sequence of strings, too, so it would be scored letter by letter."""
+    with pytest.raises(ElmoError, match=r"sentence [01]: expected a list of tokens, found a string"):
+        finetune(pretrained, [str(task)], tmp_path / "tuned", heldout=heldout, device="cpu")
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_text_in_another_encoding(pretrained: Path, tmp_path: Path) -> None:
+    """The error names an argument that the function has."""
+    (tmp_path / "text.txt").write_bytes("naïve word1 .\n".encode("latin-1") * 20)
+    given: dict[str, Any] = {"settings": {"max_steps": 1}, "device": "cpu", "workers": 1}
+    with pytest.raises(ElmoError, match="encoding='latin-1' helps"):
+        finetune(pretrained, [tmp_path / "text.txt"], tmp_path / "tuned", **given)
+    finetune(pretrained, [tmp_path / "text.txt"], tmp_path / "tuned", encoding="latin-1", **given)
+    assert "naïve" in Corpus.open(tmp_path / "tuned" / "corpus").types()
 
 
 def test_what_a_killed_start_left_is_removed(pretrained: Path, task: Path, tmp_path: Path) -> None:
@@ -198,12 +217,16 @@ def test_options_win_over_settings(pretrained: Path, task: Path, tmp_path: Path)
     assert settings_of("both", *options, *changes) == (1, 0.25, 2)
 
 
-def test_a_new_softmax_learns_at_the_published_rate(pretrained: Path, task: Path, tmp_path: Path) -> None:
-    settings = ["--new-softmax", "--set", "training.max_steps=1", "--device", "cpu"]
+@pytest.mark.parametrize(("options", "rates"), [([], (0.2, 0.05)), (["--learning-rate", "0.1"], (0.1, 0.1))])
+def test_a_new_softmax_learns_faster_than_the_bilm(
+    options: list[str], rates: tuple[float, float], pretrained: Path, task: Path, tmp_path: Path
+) -> None:
+    """It begins with random weights, and the biLM with those that it would lose at the rate of pretraining."""
+    settings = ["--new-softmax", "--set", "training.max_steps=1", "--device", "cpu", *options]
     result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
     assert result.exit_code == 0, result.output
-    for stage in ("softmax", "run"):
-        assert load_pretraining_recipe(str(tmp_path / "tuned" / stage / "recipe.yaml")).training.learning_rate == 0.2
+    recipes = (load_pretraining_recipe(str(tmp_path / "tuned" / stage / "recipe.yaml")) for stage in ("softmax", "run"))
+    assert tuple(recipe.training.learning_rate for recipe in recipes) == rates
 
 
 def test_published_weights_need_a_new_softmax(
@@ -216,7 +239,8 @@ def test_published_weights_need_a_new_softmax(
     assert not (tmp_path / "refused").exists()
     folder, before = tmp_path / "tuned", {k: v.clone() for k, v in model.bilm.state_dict().items()}
     corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
-    result = finetune_on_corpus(model, corpus, folder, recipe(max_steps=60).training, new_softmax=True, device="cpu")
+    training = recipe(max_steps=60).training
+    result = finetune_on_corpus(model, corpus, folder, training, softmax_config=training, device="cpu")
     assert result.before.mean < corpus.vocabulary_size
     assert result.after.mean < result.before.mean
     frozen = load(folder / "softmax").bilm.state_dict()
@@ -283,7 +307,8 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
     def tune(folder: Path) -> FineTuning:
         model = load(pretrained)
         corpus = prepare_corpus(model, [str(task)], folder, new_softmax, workers=1)
-        return finetune_on_corpus(model, corpus, folder, training, new_softmax=new_softmax, device="cpu")
+        softmax_config = training if new_softmax else None
+        return finetune_on_corpus(model, corpus, folder, training, softmax_config=softmax_config, device="cpu")
 
     monkeypatch.setattr(Pretrainer, "step", stop_after_three)
     with pytest.raises(FineTuningStoppedError):
@@ -318,7 +343,7 @@ def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..
 
     def tune(max_steps: int) -> FineTuning:
         training = recipe(max_steps=max_steps).training
-        return finetune_on_corpus(model, corpus, folder, training, new_softmax=True, device="cpu")
+        return finetune_on_corpus(model, corpus, folder, training, softmax_config=training, device="cpu")
 
     first = tune(5)
     save_warm_state(model.bilm.initial_state(1), folder, load(folder).bilm)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     "--learning-rate",
     type=float,
     metavar="RATE",
-    help="Learning rate of Adagrad, or of the optimizer set with --set. Default: 0.05, or 0.2 with --new-softmax.",
+    help="Learning rate of Adagrad, or of the optimizer set with --set. Default: 0.05, and 0.2 for the "
+    "training of a new softmax.",
 )
 @click.option(
     "--batch-size",

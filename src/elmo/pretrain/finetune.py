@@ -27,6 +27,7 @@ from elmo.pretrain.recipe import PretrainingConfig, Recipe
 from elmo.pretrain.run_folder import is_begun_with
 from elmo.schema import from_mapping
 from elmo.targets import alone_in
+from elmo.text.characters import refuse_strings
 from elmo.text.choice import choose_cut, sample_of
 from elmo.text.conllu import layout_by_name
 from elmo.text.corpus import Corpus
@@ -34,8 +35,11 @@ from elmo.text.prepare import prepare
 from elmo.text.reading import Reading, expand
 
 LEARNING_RATE = 0.05
-"""The default learning rate. Adagrad's sums start again from their initial value, so that the rate of pretraining, 0.2,
-would undo much of what a model has learned (docs/lab-notes.md)."""
+"""The default learning rate of the biLM. Adagrad's sums start again from their initial value, so that the rate of
+pretraining, 0.2, would undo much of what a model has learned (docs/lab-notes.md)."""
+
+NEW_SOFTMAX_RATE = 0.2
+"""The default learning rate of a new softmax, that of pretraining: it starts from random weights."""
 
 SAMPLE = 1000
 """How many sentences of the training text perplexity is measured on if no held-out text is given."""
@@ -73,7 +77,9 @@ def finetune(
     heldout: Sentences = (),
     device: str = "auto",
     reading: Reading | None = None,
-    **preparation: Any,
+    encoding: str = "utf-8",
+    min_count: int = 3,
+    workers: int | None = None,
 ) -> FineTuning:
     """Train a model further on a text, as `elmo finetune` does, and write the result to a model folder.
 
@@ -86,12 +92,15 @@ def finetune(
         settings: Keys of `PretrainingConfig` to change, and their values: `{"n_epochs": 2}`. `default_settings` says
             which defaults differ from those of pretraining. The default batch size depends on the length of the text.
         new_softmax: Whether to train a new softmax first, for as long again, with the biLM frozen. The perplexity
-            before fine-tuning is then that of the old biLM with the new softmax.
+            before fine-tuning is then that of the old biLM with the new softmax. A learning rate among `settings` is
+            that of both trainings.
         heldout: Tokenized sentences to measure perplexity on; without them, the first ones of the training text.
         device: The device to train on, as `find_device` takes it.
         reading: How to read the text. By default raw text is cut as the model's own was, and tokenized text has a
             sentence on each line. If something about it is strange, a warning says so.
-        **preparation: Further arguments of `prepare`, such as `min_count`.
+        encoding: The encoding of the text if there is no `reading`, which has its own.
+        min_count: A new softmax predicts the words that occur at least this many times.
+        workers: The number of processes that tokenize, as in `prepare`.
 
     Returns:
         The perplexities before and after.
@@ -108,17 +117,23 @@ def finetune(
         ```
     """
     model, folder, settings = model if isinstance(model, Model) else load(model), Path(folder), settings or {}
-    finetuning_config(model, settings, new_softmax)  # first, so that a mistake leaves no folder behind
+    # Mistakes are found first, so that they leave no folder behind.
+    finetuning_config(model, settings, new_softmax)
+    refuse_strings(heldout)
     if reading is None:
         paths = expand(inputs)
         text = layout_by_name(paths)
-        choice = choose_cut(model.text, sample_of(paths), text=text if text == "conllu" else None)
+        sample = sample_of(paths, encoding)
+        choice = choose_cut(model.text, sample, text=text if text == "conllu" else None, encoding=encoding)
         reading = choice.reading
         for note in choice.notes:
             warnings.warn(note, stacklevel=2)
-    corpus = prepare_corpus(model, inputs, folder, new_softmax, **asdict(reading), **preparation)
+    corpus = prepare_corpus(model, inputs, folder, new_softmax, **asdict(reading), min_count=min_count, workers=workers)
     config = finetuning_config(model, settings, new_softmax, corpus)
-    return finetune_on_corpus(model, corpus, folder, config, new_softmax=new_softmax, heldout=heldout, device=device)
+    softmax_config = new_softmax_config(config, settings) if new_softmax else None
+    return finetune_on_corpus(
+        model, corpus, folder, config, softmax_config=softmax_config, heldout=heldout, device=device
+    )
 
 
 def finetuning_config(
@@ -139,13 +154,19 @@ def finetuning_config(
     # Rates of other optimizers differ by orders of magnitude, so none is assumed.
     if config.optimizer != "adagrad" and "learning_rate" not in settings:
         raise ElmoError(f"learning_rate: the default is for Adagrad; choose one for {config.optimizer}")
-    if config.evaluate_every_steps is not None:
-        raise ElmoError(
-            "training.evaluate_every_steps: fine-tuning measures only before and after training; leave it out"
-        )
+    for name in ("evaluate_every_steps", "patience"):
+        if getattr(config, name) is not None:
+            raise ElmoError(f"training.{name}: fine-tuning measures only before and after training; leave it out")
     if corpus is not None and "batch_size" not in settings:
         config = replace(config, batch_size=default_batch_size(corpus, config.unroll_steps))
     return config
+
+
+def new_softmax_config(config: PretrainingConfig, settings: Mapping[str, object]) -> PretrainingConfig:
+    """Return the settings of the training of a new softmax, from those of the biLM's: only the default rate differs."""
+    if "learning_rate" in settings:
+        return config
+    return replace(config, learning_rate=NEW_SOFTMAX_RATE)
 
 
 def prepare_corpus(
@@ -202,11 +223,9 @@ def default_settings(model: Model, new_softmax: bool = False) -> dict[str, objec
     """Return the settings of `PretrainingConfig` whose defaults are different in fine-tuning.
 
     It trains for one epoch, in which some sentences start from zeros, with the loss that fits the model's softmax. The
-    learning rate is lower than in pretraining, unless the softmax is new.
+    learning rate is lower than in pretraining.
     """
-    settings: dict[str, object] = {"n_epochs": 1.0, "fresh_starts": True}
-    if not new_softmax:
-        settings["learning_rate"] = LEARNING_RATE
+    settings: dict[str, object] = {"n_epochs": 1.0, "fresh_starts": True, "learning_rate": LEARNING_RATE}
     if isinstance(model.softmax, AdaptiveSoftmax) and not new_softmax:
         settings |= {"loss": "adaptive", "adaptive_cutoffs": model.softmax.cutoffs[:-1]}
     return settings
@@ -223,20 +242,29 @@ def finetune_on_corpus(
     folder: Path,
     config: PretrainingConfig,
     *,
-    new_softmax: bool = False,
+    softmax_config: PretrainingConfig | None = None,
     heldout: Sentences = (),
     device: str = "auto",
 ) -> FineTuning:
     """Train a model further on a corpus of `prepare_corpus`, as `finetune` does with its other arguments.
+
+    Args:
+        model: The model.
+        corpus: The corpus.
+        folder: The model folder to write.
+        config: The settings of the training.
+        softmax_config: The settings of a training of a new softmax, which comes first; None keeps the model's softmax.
+        heldout: Tokenized sentences to measure perplexity on.
+        device: The device to train on.
 
     Raises:
         FineTuningStoppedError: If Ctrl-C or SIGTERM interrupted the training.
     """
     origin = model.origin
     recipe = Recipe(require_characters(model, "trained"), model.config.lstm, config, model.config.bidirectional)
-    if new_softmax:
-        start = Model(model.bilm, text=model.text)
-        first = Pretrainer(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)
+    if softmax_config is not None:
+        start, frozen = Model(model.bilm, text=model.text), replace(recipe, training=softmax_config)
+        first = Pretrainer(corpus, folder / "softmax", frozen, start=start, freeze_bilm=True, device=device)
         # The second run has begun with this softmax, which must stay as it is even if `config` now allows more steps.
         if (folder / "run").exists():
             model = first.result

@@ -35,6 +35,7 @@ from elmo.pretrain.recipe import Recipe
 from elmo.pretrain.reporter import Reporter
 from elmo.pretrain.run_folder import PretrainingFolder, Start
 from elmo.schema import to_mapping
+from elmo.text.characters import refuse_strings
 from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.metrics import require_tensorboard
@@ -100,6 +101,7 @@ class Pretrainer:
         # Nothing is written before everything is checked, so that a mistake leaves no folder behind.
         if tensorboard:
             require_tensorboard()
+        refuse_strings(heldout)
         self.corpus, self.folder, self.recipe, self.heldout = corpus, folder, recipe, heldout
         self.stopped = self.is_asked_to_stop = False
         self._tensorboard = tensorboard

@@ -29,7 +29,7 @@ from elmo.formats.model import (
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.softmax import AnySoftmax
 from elmo.schema import require_choice
-from elmo.text.characters import without_boundaries
+from elmo.text.characters import refuse_string, without_boundaries
 from elmo.text.vocabulary import Vocabulary
 
 BATCH_SIZE = 32
@@ -138,7 +138,8 @@ def score_sentences(
         The scores of each sentence, in the order of the input.
 
     Raises:
-        ElmoError: If the model has no softmax, vocabulary or warm state where one is needed, or `state` is unknown.
+        ElmoError: If the model has no softmax, vocabulary or warm state where one is needed, if `state` is unknown, or
+            if a sentence is a string.
     """
     require_bytes(model, "scored")
     otherwise = "Train one on text of yours: elmo finetune --new-softmax"
@@ -150,12 +151,18 @@ def score_sentences(
     if state == "warm":
         start = to_device(require_warm_state(model.warm_state), start[0].hidden.device)
     before = repeat_row(start, batch_size)
-    texts = (text for sentence in sentences if (text := without_boundaries(sentence)))
+    texts = (text for sentence in _without_strings(sentences) if (text := without_boundaries(sentence)))
     while batch := list(islice(texts, batch_size)):
         scores, after = _score_batch(model, softmax, vocabulary, batch, first_rows(before, len(batch)))
         if state == "carry":
             before = replace_rows(before, after)
         yield from scores
+
+
+def _without_strings(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    for number, sentence in enumerate(sentences):
+        refuse_string(sentence, number)
+        yield sentence
 
 
 def perplexity_unless(

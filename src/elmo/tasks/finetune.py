@@ -6,7 +6,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from elmo.errors import ElmoError
-from elmo.pretrain.finetune import FineTuning, finetune_on_corpus, finetuning_config, is_finetuned, prepare_corpus
+from elmo.pretrain.finetune import (
+    FineTuning,
+    finetune_on_corpus,
+    finetuning_config,
+    is_finetuned,
+    new_softmax_config,
+    prepare_corpus,
+)
 from elmo.tasks.experiment import Experiment
 from elmo.tasks.task import distinct_lines
 
@@ -42,12 +49,13 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
     # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
     if is_finetuned(model, folder):
         return None
+    tuning = finetuning_config(model, {}, new_softmax, corpus)
     return finetune_on_corpus(
         model,
         corpus,
         folder,
-        finetuning_config(model, {}, new_softmax, corpus),
-        new_softmax=new_softmax,
+        tuning,
+        softmax_config=new_softmax_config(tuning, {}) if new_softmax else None,
         heldout=[line.split() for line in lines_of(config.dev)],
         device=config.device,
     )

@@ -76,6 +76,12 @@ def refuse_string(sentence: object, number: int) -> None:
         )
 
 
+def refuse_strings(sentences: Sequence[object]) -> None:
+    """Raise an ElmoError if one of several sentences is a string, or all of them together are one."""
+    for number, sentence in enumerate(sentences):
+        refuse_string(sentence, number)
+
+
 def number_types(sentences: Sequence[Sequence[str]]) -> tuple[list[str], list[list[int]]]:
     """Number the distinct words of sentences.
 
