@@ -39,6 +39,7 @@ PTB = {
     "AT&T and/or snake_case v2.0 U.S.-based 3rd #tag": "AT&T and/or snake_case v2.0 U.S.-based 3rd # tag",
     "good👍🏽 👩‍👩‍👧🇩🇪": "good 👍🏽 👩‍👩‍👧 🇩🇪",
     "हिन्दी में। ไทย, עברית": "हिन्दी में । ไทย , עברית",
+    "\ufeffThe end.\u200e\u200b": "The end .",
     "": "",
     " \t ": "",
 }
@@ -57,6 +58,10 @@ WORDS = {
     "צה״ל ואח׳ אמרו: שלום.": "צה״ל ואח׳ אמרו : שלום .",
     "हिन्दी में।": "हिन्दी में ।",
     "🇩🇪👍🏽 ok": "🇩🇪 👍🏽 ok",
+    'צה"ל אמר: "כן".': 'צה"ל אמר : " כן " .',
+    "_very_ fine, __init__ of snake_case_": "_ very _ fine , __ init __ of snake_case _",
+    "\u200fשלום\u200f.\u200f\u202bאב\u202c": "שלום . אב",
+    "One\ufeffTwo\u200bthree": "One Two three",
 }
 
 
@@ -71,6 +76,8 @@ def test_characters_keep_their_marks():
     assert chars("他去。") == ["他", "去", "。"]
     assert chars("é e\u0301 हि सु") == ["é", "e\u0301", "हि", "सु"]
     assert chars("👩‍👩‍👧👍🏽a") == ["👩‍👩‍👧", "👍🏽", "a"]
+    assert chars("🇩🇪🇫🇷🇬 🇧") == ["🇩🇪", "🇫🇷", "🇬", "🇧"]
+    assert chars("\ufeffש\u200fל") == ["ש", "ל"]
     assert chars("a \u0301") == ["a", "\u0301"], "nothing is joined across a space"
 
 
@@ -248,11 +255,15 @@ def test_ptb_rules(text):
     assert get_tokenizer("ptb")(text) == PTB[text].split()
 
 
+INVISIBLE = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+
+
 @pytest.mark.parametrize("name", ["whitespace", "ptb", "words", "chars"])
-@given(text=st.text(st.one_of(st.characters(), st.sampled_from("'’.n-t \u2028can,1"))))
+@given(text=st.text(st.one_of(st.characters(), st.sampled_from("'’.n-t \u2028can,1_\u200f"))))
 def test_tokens_contain_all_of_the_text_except_whitespace(name, text):
     tokens = get_tokenizer(name)(text)
-    assert "".join(tokens) == "".join(text.split())
+    invisible = "" if name == "whitespace" else INVISIBLE
+    assert "".join(tokens) == "".join(letter for letter in text if not letter.isspace() and letter not in invisible)
     located = locate(text, get_tokenizer(name))
     assert [text[start:end] for _, start, end in located] == [token for token, *_ in located] == tokens
     assert all(token and token.split() == [token] for token in tokens)
@@ -266,7 +277,8 @@ def test_sentences_contain_all_of_the_text_except_whitespace(text):
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "-+", "a'", "a.", ".", ". ", "n't", "http://", "a@", "A.)", "1,", "👍\u200d", "。"]
+    "piece",
+    ["a", "-+", "a'", "a.", ".", ". ", "n't", "http://", "a@", "A.)", "1,", "👍\u200d", "。", "_", "a_", ".\u200f"],
 )
 def test_time_is_linear_in_the_length(piece):
     """A regular expression that backtracks a lot would take minutes here."""
@@ -289,6 +301,11 @@ def test_time_is_linear_in_the_length(piece):
         ["क्या है।", "वह गया।"],
         ["اب کیا ہے؟", "وہ گیا۔"],
         ["Ça va?", "Élan vital.", "Что?", "Это всё."],
+        ["„Das ist gut.“", "»Ja?«", "«Nein!»", "Er ging."],
+        ["שלום.\u200f", "מה נשמע?\u200f", "טוב."],
+        ["መጣ፧", "ሄደ።"],
+        ["Τι κάνεις\u037e", "Καλά."],
+        ["བོད་ཡིག།", "ཡག་པོ།"],
     ],
     ids=lambda sentences: sentences[0],
 )
@@ -298,6 +315,8 @@ def test_sentences_end_where_they_should(sentences):
 
 def test_full_width_marks_need_no_whitespace():
     assert split_sentences("你好。再见！「是吗？」他说。") == ["你好。", "再见！", "「是吗？」", "他说。"]
+    assert split_sentences("မင်္ဂလာပါ။နေကောင်းလား။") == ["မင်္ဂလာပါ။", "နေကောင်းလား။"]
+    assert split_sentences("ខ្ញុំទៅ។គាត់មក។", "km") == ["ខ្ញុំទៅ។", "គាត់មក។"], "sentencex would not split it"
 
 
 @pytest.mark.parametrize("paragraph", ["", " \n\t"])
@@ -349,7 +368,9 @@ HUNGARIAN = ["Sokat utazott, pl. Bécsben járt.", "A 19. században élt.", "J�
 
 
 @pytest.mark.skipif(importlib.util.find_spec("sentencex") is None, reason="needs the extra sentences")
-@pytest.mark.parametrize(("language", "sentences"), [("de", GERMAN), ("de-AT", GERMAN), ("hu", HUNGARIAN)])
+@pytest.mark.parametrize(
+    ("language", "sentences"), [*((code, GERMAN) for code in ("de", "de-AT", "deu", "ger")), ("hu", HUNGARIAN)]
+)
 def test_sentences_end_by_the_rules_of_their_language(language, sentences):
     paragraph = "  " + " \t".join(sentences) + " "
     assert split_sentences(paragraph, language) == sentences

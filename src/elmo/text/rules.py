@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from elmo.extras import import_extra
+from elmo.text.languages import short_code
 
 _TITLES = (
     "Mr|Mrs|Ms|Mx|Dr|Drs|Prof|Messrs|Mme|Mlle|St|Ste|Gen|Gov|Lt|Col|Cmdr|Capt|Sgt|Cpl|Pvt|Maj|Adm|Reps?|Sens?|Rev|Hon|"
@@ -25,8 +26,13 @@ _ENDINGS = (
 )
 """Abbreviations that often end a sentence: an upper-case letter after their period begins a new sentence."""
 
-_CLOSING = "\"'”’»›)\\]}」』）】》"
-"""Quotes and brackets that may follow the mark at the end of a sentence (the contents of a regex character set)."""
+_INVISIBLE = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+"""Characters without width that belong to no word: where lines may break, where the direction changes, and the
+byte-order mark, which is inside of a text where files were joined."""
+
+_CLOSING = f"\"'”’“‘»›«‹)\\]}}」』）】》{_INVISIBLE}"
+"""What may follow the mark at the end of a sentence (the contents of a regex character set): brackets and quotes. In
+German, “ and « are closing quotes."""
 
 _PUNCTUATION = (
     r"!-/:-@\[-^`{-~"  # ASCII, except for the underscore
@@ -46,7 +52,8 @@ r"""Characters that are not part of words (the contents of a regex character set
 Words are defined as everything else because Python's `\w` does not match the vowel signs of Hindi, Thai and others.
 """
 
-_WORD = rf"[^\s{_PUNCTUATION}]"
+_WORD = rf"[^\s{_INVISIBLE}{_PUNCTUATION}]"
+_MARK = rf"[^\s{_INVISIBLE}]"
 _LETTER = r"[^\W\d_]"
 _PERIOD = rf"\.(?![.]|-?{_WORD}|[{_CLOSING}]*\s*\Z)"
 """A period that stays attached to its abbreviation. The last period of a sentence is always a token of its own."""
@@ -54,9 +61,9 @@ _SUFFIX = rf"(?i:s|m|d|ll|re|ve)(?!{_WORD})"
 # Arrows and symbols, and emoji. A picture may consist of several such code points.
 _PICTURE = r"[\u2190-\u2bff\U0001f000-\U0001faff]"
 
-# `findall` tries the alternatives in order at each place, and the last one takes any mark, so nothing but whitespace is
-# ever lost. Repetitions are possessive (`++`) where they can be: what they took is not tried again in other ways, so
-# the time grows only with the length of the text, even of text that was made to be slow.
+# `findall` tries the alternatives in order at each place, and the last one takes any mark, so nothing is ever lost but
+# whitespace and what is invisible. Repetitions are possessive (`++`) where they can be: what they took is not tried
+# again in other ways, so the time grows only with the length of the text, even of text that was made to be slow.
 _PTB = rf"""
       (?i:can(?=not(?!{_WORD})))                                # can|not
     | {_WORD}++ (?! [-‐‑'’./&:@] | ,\d )                        # most words: what follows cannot belong to them
@@ -77,7 +84,7 @@ _PTB = rf"""
     | \.{{2,}} | -{{2,}} | `` | ''                              # ellipses, dashes, quotes of two characters
     | [\U0001f1e6-\U0001f1ff]{{2}}                              # flags
     | {_PICTURE} (?: [\ufe0f\U0001f3fb-\U0001f3ff] | \u200d{_PICTURE} )*       # pictures of several code points
-    | \S                                                        # every other mark by itself
+    | {_MARK}                                                   # every other mark by itself
     """
 
 # Han, Hiragana, Katakana and Bopomofo.
@@ -85,40 +92,50 @@ _IDEOGRAPH = (
     r"[\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3041-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31ff"
     r"\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U0001aff0-\U0001b16f\U00020000-\U0003ffff]"
 )
-_JOINED_WORD = rf"(?:(?!{_IDEOGRAPH}){_WORD})++"
+_JOINED_WORD = rf"(?:_*+(?!_|{_IDEOGRAPH}){_WORD})++"
+"""A word without marks at its edges: snake_case is one, and _very_ is none, which is how italics are typed."""
 
 _WORDS = rf"""
       {_IDEOGRAPH} [\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]*    # with its voicing mark or variant
     | (?:https?|ftp)://[^\s<>"“”]*[^\s<>"“”.,;:!?'’)\]}}]      # web addresses, without the mark after them
     | [\w.+-]{{1,64}}+ @ [\w-]+ (?: \.[\w-]+ )+                 # e-mail addresses
     | {_LETTER}{{1,2}} (?: \.{_LETTER}{{1,2}} ){{1,6}}+ (?!{_WORD}) (?: {_PERIOD} )?   # z.B. and т.е.
+    | _+                                                        # _very_ is the word very in italics
     | {_JOINED_WORD} (?:                                        # words with marks inside:
           (?: ['’‐‑·․‧-]                                      #   l'eau, porte-monnaie, col·lecció
+            | (?<=[א-ת])"(?=[א-ת])                              #   צה"ל
             | (?<=\d)[.,:/٫٬](?=\d) )                           #   1.000,5 and 10:30
           (?={_WORD}) {_JOINED_WORD} )*
     | \.{{2,}} | -{{2,}}                                         # ellipses, dashes
     | [\U0001f1e6-\U0001f1ff]{{2}}                              # flags
     | {_PICTURE} (?: [\ufe0f\U0001f3fb-\U0001f3ff] | \u200d{_PICTURE} )*       # pictures of several code points
-    | \S                                                        # every other mark by itself
+    | {_MARK}                                                   # every other mark by itself
     """
 
 _JOINER = "\u200d"
 _JOINERS = f"\u200c{_JOINER}\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 """Characters that combine with others, though they are not marks: joiners, and the skin tones of emoji."""
 
-_MARKS = ".!?…؟।॥۔։።"
-"""Marks that end a sentence in English and, in this order, in Arabic, Hindi, Sanskrit, Urdu, Armenian and Amharic."""
+_FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
+"""The letters of which two are the flag of a country."""
 
-_BOUNDARY = rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[。！？｡]+[{_CLOSING}]*\s*"
-_OPENING = "\"'`“”„‘’‚«»‹›([{¿¡「『（【《—–- "
+_MARKS = ".!?…؟।॥۔։።፧།\u037e"
+"""Marks that end a sentence in English and, in this order, in Arabic, Hindi, Sanskrit, Urdu, Armenian, Amharic (two),
+Tibetan and Greek."""
+
+_FULL_STOPS = "。！？｡។៕။"
+"""Marks that end a sentence in Chinese, Japanese, Khmer and Burmese, also if no space follows."""
+
+_BOUNDARY = rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[{_FULL_STOPS}]+[{_CLOSING}]*\s*"
+_OPENING = f"\"'`“”„‘’‚«»‹›([{{¿¡「『（【《—–- {_INVISIBLE}"
 _LAST_WORD = rf"(?:{_WORD}|\.(?={_WORD}))*\Z"
 _LONGEST_ABBREVIATION = 12
 """How far to look back from a period. Without a limit, many periods in one long word would take quadratic time."""
 _ACRONYM = re.compile(rf"{_LETTER}{{1,2}}(?:\.{_LETTER}{{1,2}})+")
 _NOT_FINAL = re.compile(_TITLES)
 
-_OWN_LANGUAGES = ("en", "eng", "xx", "und")
-"""Languages that our own rules are for, or that are none."""
+_OWN_LANGUAGES = ("en", "km", "bo", "xx", "und")
+"""Languages that our own rules are for (sentencex does not know the marks of Khmer and Tibetan), or that are none."""
 
 _FOLLOWING = 8
 """How far to look ahead from a mark for the first letter of what follows, behind quotes and brackets."""
@@ -152,8 +169,12 @@ def character_tokens(text: str) -> list[str]:
     """Cut text into characters, without whitespace. Marks that combine with a letter stay with it, and emoji whole."""
     tokens: list[str] = []
     for character in text:
-        is_joined = unicodedata.category(character).startswith("M") or character in _JOINERS
-        if character.isspace():
+        is_joined = (
+            unicodedata.category(character).startswith("M")
+            or character in _JOINERS
+            or (character in _FLAG_LETTERS and tokens and len(tokens[-1]) == 1 and tokens[-1] in _FLAG_LETTERS)
+        )
+        if character.isspace() or character in _INVISIBLE:
             tokens.append("")  # so that nothing is joined across it
         elif tokens and tokens[-1] and (is_joined or tokens[-1].endswith(_JOINER)):
             tokens[-1] += character
@@ -181,7 +202,7 @@ def split_sentences(paragraph: str, language: str | None = None) -> list[str]:
 def sentence_spans(paragraph: str, language: str | None = None) -> Iterator[tuple[int, int]]:
     """Yield the start and the end (exclusive) of each sentence that `split_sentences` returns, in characters."""
     if is_split_by_language(language):
-        yield from _spans_by_language(paragraph, _code(str(language)))
+        yield from _spans_by_language(paragraph, short_code(str(language)))
         return
     start = 0
     for match in _compiled(_BOUNDARY).finditer(paragraph):
@@ -200,12 +221,7 @@ def is_split_by_language(language: str | None) -> bool:
 
 def is_not_english(language: str | None) -> bool:
     """Return whether this is the code of a language that our own rules were not made for."""
-    return language is not None and _code(language) not in _OWN_LANGUAGES
-
-
-def _code(language: str) -> str:
-    """Return the code of a language without that of a country: `sentencex` doesn't know de-AT."""
-    return language.replace("_", "-").partition("-")[0].lower()
+    return language is not None and short_code(language) not in _OWN_LANGUAGES
 
 
 @cache
