@@ -66,6 +66,9 @@ def test_options_reach_the_corpus(text, tmp_path):
 def test_vocabulary_file(text, tmp_path):
     (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nplay\nnew\n")
     run(tmp_path / "corpus", text, "--vocabulary", tmp_path / "vocabulary.txt")
+    (tmp_path / "counted.txt").write_text("<S>\n</S>\n<UNK>\nplay\t120\nnew\t7\n")
+    with pytest.raises(ElmoError, match=r"counted\.txt: 'play\\t120' is no word; give one on each line"):
+        run(tmp_path / "counts", text, "--vocabulary", tmp_path / "counted.txt")
     assert Corpus.open(tmp_path / "corpus").vocabulary().words[3:] == ("play", "new")
 
 

@@ -25,6 +25,18 @@ def test_the_length_of_the_text_decides(num_tokens: int, name: str, wide: int, t
     assert "\n" not in line
 
 
+@pytest.mark.parametrize(
+    ("num_tokens", "end"),
+    [
+        (20_000_000, ", 1 epoch"),
+        (500_000_000, ", 23,809 steps, which read 60,951,040 tokens"),
+        (3_000_000, ", 10 epochs"),
+    ],
+)
+def test_the_line_says_when_training_ends(num_tokens: int, end: str, tmp_path: Path) -> None:
+    assert choose_recipe(num_tokens, tmp_path / "run", {})[1].endswith(end)
+
+
 def test_longer_texts_are_read_fewer_times(tmp_path: Path) -> None:
     """A longer text also never gets a smaller model than a shorter one."""
     recipes = [choose_recipe(10**n, tmp_path / "run", {})[0] for n in range(4, 10)]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from elmo.errors import ElmoError
 from elmo.text import decoding, reading
 from elmo.text.decoding import read_lines
-from elmo.text.reading import Reading, expand, read_sentences
+from elmo.text.reading import Reading, expand, read_sentences, read_some
 
 TEXT = "Dies ist ein Satz .\n\nÄpfel\u2028und\x0bBirnen\x85 \n语言\n"
 LINES = TEXT.split("\n")[:-1]
@@ -52,7 +52,10 @@ def test_every_kind_of_file_gives_the_same_lines(tmp_path, suffix, line_end, enc
 
 @pytest.mark.parametrize(
     ("text", "lines"),
-    [("", []), ("\n", [""]), ("a", ["a"]), ("a\n\nb", ["a", "", "b"]), ("a\r", ["a"]), ("\r\n\r\n", ["", ""])],
+    [
+        *[("", []), ("\n", [""]), ("a", ["a"]), ("a\n\nb", ["a", "", "b"]), ("a\r", ["a"]), ("\r\n\r\n", ["", ""])],
+        *[("a\rb\r\rc\r", ["a", "b", "", "c"]), ("a\rb\n", ["a\rb"])],  # of old Macs, unless there is a line feed
+    ],
 )
 @pytest.mark.usefixtures("_block_size")
 def test_ends_of_files(tmp_path, text, lines):
@@ -121,6 +124,22 @@ def test_files_that_are_no_text_are_named_for_what_they_are(tmp_path, content, m
     (tmp_path / "text.txt").write_bytes(content)
     with pytest.raises(ElmoError, match=rf"text\.txt: {message}"):
         list(read_lines(tmp_path / "text.txt", encoding))
+
+
+def test_nul_is_no_text(tmp_path):
+    """UTF-16 without a byte-order mark is valid UTF-8, full of NUL."""
+    path = tmp_path / "text"
+    path.write_bytes("One two .\n".encode("utf-16-le"))
+    with pytest.raises(ElmoError, match=r"text: holds NUL characters.* pass encoding='utf-16-le'"):
+        list(read_lines(path))
+    assert list(read_lines(path, "utf-16-le")) == ["One two ."]
+
+
+def test_a_file_of_conllu_among_plain_text(tmp_path):
+    """Held-out text is often CoNLL-U where the training text is not; its columns are no words."""
+    path = tmp_path / "dev.conllu"
+    path.write_text("# text = A dog\n1\tA\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tdog\tdog\tNOUN\t_\t_\t0\troot\t_\t_\n")
+    assert read_some(path, Reading("ptb", "paragraphs", lowercase=True)) == [["a", "dog"]]
 
 
 def test_other_encodings_are_read_by_their_name(tmp_path):
@@ -241,7 +260,7 @@ def test_unknown_text():
         Reading(text="lines")
 
 
-@given(text=st.text(st.characters(exclude_categories=["Cs"])), block_size=st.integers(1, 40))
+@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), block_size=st.integers(1, 40))
 def test_blocks_change_nothing(text, block_size, tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text"
     path.write_bytes(text.encode())

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     "--heldout",
     type=click.Path(),
     metavar="FILE",
-    help="Text to measure perplexity on; it is read with the same options as TEXT.",
+    help="Text to measure perplexity on, read with the same options as TEXT, or as CoNLL-U if it is named so "
+    "(x.conllu).",
 )
 @click.option("--new-softmax", is_flag=True, help="First train a new softmax with the biLM frozen.")
 @click.option(

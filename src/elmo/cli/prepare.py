@@ -40,8 +40,8 @@ from elmo.errors import ElmoError
     "vocabulary_file",
     type=click.Path(),
     metavar="FILE",
-    help="Predict the words of this file instead of counting: one on each line, after <S>, </S> and <UNK>. Use it to "
-    "continue training a model with its own vocabulary.",
+    help="Predict the words of this file instead of counting: one on each line, after <S>, </S> and <UNK>, from the "
+    "most frequent to the rarest. Use it to continue training a model with its own vocabulary.",
 )
 @click.option(
     "--max-characters",
@@ -78,8 +78,8 @@ def command(
     """Turn text into a corpus FOLDER for pretraining.
 
     An INPUT is a file (plain, .gz, .xz or .zst), a glob such as 'news/*.txt', or - for standard input. Memory use
-    depends only on the number of distinct words. If the same command has already made FOLDER, there is nothing to do;
-    any other existing FOLDER is refused.
+    depends only on the number of distinct words and on the longest line. If the same command has already made FOLDER,
+    there is nothing to do; any other existing FOLDER is refused.
     """
     from elmo.text.choice import note_on_sentences
     from elmo.text.conllu import layout_by_name
@@ -90,6 +90,9 @@ def command(
 
     if vocabulary_file and is_given("min_count"):
         raise ElmoError("--min-count: has no effect when --vocabulary names the words; leave one of them out")
+    vocabulary = Vocabulary.read(vocabulary_file) if vocabulary_file else None
+    if vocabulary and (strange := next((word for word in vocabulary.words if " " in word or "\t" in word), None)):
+        raise ElmoError(f"{vocabulary_file}: {strange!r} is no word; give one on each line, without its count")
     paths = expand(inputs)
     text = text or layout_by_name(paths)
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:
@@ -105,7 +108,7 @@ def command(
         lowercase=lowercase,
         min_count=min_count,
         max_vocabulary=max_vocabulary,
-        vocabulary=Vocabulary.read(vocabulary_file) if vocabulary_file else None,
+        vocabulary=vocabulary,
         max_characters=max_characters,
         workers=workers,
         language=language,

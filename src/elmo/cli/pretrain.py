@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     "--heldout",
     type=click.Path(),
     metavar="FILE",
-    help="Text to measure perplexity on; it is read with the settings of the corpus.",
+    help="Text to measure perplexity on, read with the settings of the corpus, or as CoNLL-U if it is named so "
+    "(x.conllu).",
 )
 @click.option(
     "--evaluate-every",

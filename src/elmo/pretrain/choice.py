@@ -49,7 +49,13 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
     recipe = load_pretraining_recipe(size.name, {**size.changes, **settings})
     bound = "" if size.below == float("inf") else f", for fewer than {size.below:,.0f}"
     training = recipe.training
-    end = f"{training.n_epochs:g} epochs" if training.max_minutes is None else f"{training.max_minutes:g} minutes"
+    end = f"{training.n_epochs:g} epoch{'' if training.n_epochs == 1 else 's'}"
+    if training.max_minutes is not None:
+        end = f"{training.max_minutes:g} minutes"
+    elif training.max_steps is not None:
+        num_read = training.max_steps * training.predictions_per_step
+        if num_read < training.n_epochs * num_tokens:
+            end = f"{training.max_steps:,} steps, which read {num_read:,} tokens"
     return recipe, (
         f"auto: {num_tokens:,} tokens: recipe {size.name}{bound}; {2 * recipe.lstm.projection_dim} wide with "
         f"{recipe.lstm.dim} cells, dropout {training.dropout:g}, {end}"

@@ -79,27 +79,35 @@ def split_columns(line: str) -> list[str]:
 def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | None = None) -> Iterator[str]:
     r"""Yield the text of a file in blocks of whole lines.
 
-    The lines of a block are joined by `\n`; the line end after the last one is left out.
+    The lines of a block are joined by `\n`; the line end after the last one is left out. In a file without any `\n`,
+    lines end at `\r`, as they did on old Macs.
     """
     # Python's own text files are not used, because they cannot name the line of a bad byte.
     decode = _decoder(path, encoding)
     # The pieces of a line that has not ended yet. They are joined only once: adding to a string would copy a very long
     # line again for each block.
     parts: list[str] = []
-    is_first = True
+    is_first = is_one_line = True
     for data in _read_bytes(str(path), advance):
         if is_first and (what := next((what for start, what in SIGNATURES.items() if data.startswith(start)), None)):
             raise ElmoError(f"{_shown(path)}: {what}")
         text = decode(data)
         if is_first and text:
             text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
+        if "\0" in text:
+            raise ElmoError(
+                f"{_shown(path)}: holds NUL characters, so it is no text, or has another encoding than {encoding}; for "
+                "UTF-16 without a byte-order mark, pass encoding='utf-16-le' (or -be)"
+            )
         lines, newline, rest = text.rpartition("\n")
         if newline:
             yield "".join((*parts, lines, newline)).replace("\r\n", "\n")[:-1]
             parts.clear()
+            is_one_line = False
         parts.append(rest)
     if last := "".join(parts):
-        yield last.removesuffix("\r")
+        last = last.removesuffix("\r")
+        yield last.replace("\r", "\n") if is_one_line else last
 
 
 def _read_bytes(path: str, advance: Advance | None) -> Iterator[bytes]:

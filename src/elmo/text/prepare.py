@@ -25,6 +25,7 @@ from elmo.progress import show_progress
 from elmo.schema import require_positive
 from elmo.targets import remove_leftovers, require_parent, unfinished_folder
 from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
+from elmo.text.conllu import layout_by_name
 from elmo.text.corpus import (
     CHARACTERS,
     DESCRIPTION,
@@ -79,7 +80,7 @@ def prepare(
     folder: str | Path,
     *,
     tokenizer: str = "whitespace",
-    text: str = "sentences",
+    text: str | None = None,
     encoding: str = "utf-8",
     lowercase: bool = False,
     min_count: int = 3,
@@ -106,7 +107,7 @@ def prepare(
         inputs: Files, globs, or `-` for standard input.
         folder: The folder to create.
         tokenizer: As in `Reading`, like `text`, `encoding` and `lowercase`.
-        text: The layout of the text.
+        text: The layout of the text; by default "conllu" for files named so, and "sentences" for others.
         encoding: The encoding of the text.
         lowercase: Whether to lower-case the tokens.
         min_count: The vocabulary consists of the words that occur at least this many times, sorted by falling count
@@ -130,7 +131,8 @@ def prepare(
         ElmoError: If a setting or an input is invalid, the text yields no vocabulary, `folder` holds anything else,
             or another process is creating it.
     """
-    folder = Path(folder)
+    folder, paths = Path(folder), expand(inputs)
+    text = text or layout_by_name(paths)
     settings = PreparationConfig(
         tokenizer, text, encoding, lowercase, min_count, max_vocabulary, max_characters, vocabulary is not None
     )
@@ -140,7 +142,6 @@ def prepare(
     _check(settings, vocabulary)
     require_positive("workers", workers)
     require_parent(folder)
-    paths = expand(inputs)
     source = {"inputs": [Path(path).name for path in paths], "language": language, "license": license}
     source = {key: value for key, value in source.items() if value}
     # The corpus is made in a hidden folder on the same disk, which is renamed at the end: `folder` is never incomplete.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
 from elmo.text import decoding
-from elmo.text.conllu import conllu_sentences
+from elmo.text.conllu import conllu_sentences, layout_by_name
 from elmo.text.decoding import Advance, read_blocks
 from elmo.text.opening import STDIN
 from elmo.text.rules import sentence_spans
@@ -126,12 +126,15 @@ def read_some(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
 
     Args:
         path: A file, a glob or `-`.
-        reading: How to read it.
+        reading: How to read it. A file that is CoNLL-U by its name is read as such, whatever the layout of `reading`.
 
     Raises:
         ElmoError: If the text has no such sentence, or cannot be read.
     """
-    if found := [sentence for sentence in read_sentences(expand([path]), reading) if sentence]:
+    paths = expand([path])
+    if layout_by_name(paths) == "conllu":
+        reading = replace(reading, text="conllu", tokenizer="whitespace")
+    if found := [sentence for sentence in read_sentences(paths, reading) if sentence]:
         return found
     raise ElmoError(f"{path}: holds no text")
 
