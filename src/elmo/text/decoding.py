@@ -13,6 +13,10 @@ from elmo.text.opening import STDIN, open_text
 BLOCK_SIZE = 1 << 18
 """The size of the blocks that are read: in bytes, or in characters where blocks are made of wrapped paragraphs."""
 
+NUL_SHARE = 0.1
+"""With a larger share of NUL at its beginning, a file is no text. In UTF-16, NUL is every second byte of Latin letters,
+and text from the web has a stray one here and there."""
+
 SIGNATURES = {
     b"%PDF-": "is a PDF, not text; extract its text first, for instance with pdftotext",
     b"PK\x03\x04": "is a ZIP archive or a document (such as .docx, .odt or .epub), not text; extract its text first",
@@ -94,11 +98,11 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
         text = decode(data)
         if is_first and text:
             text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
-        if "\0" in text:
-            raise ElmoError(
-                f"{_shown(path)}: holds NUL characters, so it is no text, or has another encoding than {encoding}; for "
-                "UTF-16 without a byte-order mark, pass encoding='utf-16-le' (or -be)"
-            )
+            if text.count("\0") > NUL_SHARE * len(text):
+                raise ElmoError(
+                    f"{_shown(path)}: is full of NUL characters, so it is no text, or not in {encoding}; for UTF-16 "
+                    "without a byte-order mark, pass encoding='utf-16-le' (or -be)"
+                )
         lines, newline, rest = text.rpartition("\n")
         if newline:
             yield "".join((*parts, lines, newline)).replace("\r\n", "\n")[:-1]
