@@ -45,12 +45,12 @@ MOST_BYTES = 30_000_000
 """The largest size of the weights, and of the softmax."""
 
 LIMITS = """\
-- A small model, for a package, trained for hours on a processor: larger ones, and newer kinds of models, know more.
+- It is a small model that was trained for hours on a CPU. Larger ones, and newer kinds of models, know more.
 - Of its text, two thirds are encyclopedia articles as of 2015, a quarter is books from before 1929: it has read little
   of today's spoken language, no posts and hardly any news, and it has those texts' views of people and peoples.
-- It reads text cut like the Penn Treebank (`--tokenizer ptb`), with its case.
+- It reads text that is tokenized as in the Penn Treebank (`--tokenizer ptb`), in upper and lower case.
 - It has read Wikipedia articles and novels: tests made from these may hold sentences that it knows.
-- It was trained from left to right and from right to left, a word at a time: it is no writer of text.
+- It predicts single words from left to right and from right to left. It is not meant for writing text.
 """
 LICENSE = """\
 The files of the model are under Apache-2.0, as the package is. They hold none of the texts, but for a list of their

@@ -64,8 +64,9 @@ and does ELMo help?
 {summary}
 
 One model predicts parts of speech (UPOS), features and lemmas (`elmo task train tag`).
-It was trained without ELMo, and with a biLM that was pretrained on nothing but the text
-named.
+It was trained without ELMo, and with a biLM that was pretrained on the sentences of the
+training set alone. (English, with five to ten times as many words, is there for
+comparison. Its biLM is the package's `en`.)
 
 Figures are percentages of words, as the CoNLL 2018 script counts on given words: the
 mean and the standard deviation over seeds of the tagger. They are of the test set where
@@ -164,8 +165,9 @@ def _summary(runs: Sequence[Run], names: Sequence[str]) -> str:
     if gains:
         better = sum(gain > 0 for gain in gains)
         items.append(
-            f"With ELMo, {better} of the {len(gains)} scores of the first table are higher than without, by "
-            f"{statistics.mean(gains):.1f} points on average and {max(gains):.1f} at most."
+            f"With ELMo, {better} of the {len(gains)} scores of the first table are higher than without: by "
+            f"{min(gains):.2f} to {max(gains):.2f} points, {statistics.mean(gains):.1f} on average. A gain below the "
+            "standard deviation may be due to chance."
         )
     if leads:
         items.append(
@@ -175,7 +177,7 @@ def _summary(runs: Sequence[Run], names: Sequence[str]) -> str:
     if minutes:
         items.append(
             f"A tagger takes {min(minutes):.0f} to {max(minutes):.0f} minutes on one core. To pretrain a biLM takes "
-            "[some minutes more](#pretraining)."
+            "[a few minutes more](#pretraining)."
         )
     novels = _of_novels(runs)
     if len(novels) > 1:
@@ -268,7 +270,8 @@ def _bilms(root: Path, names: Sequence[str]) -> str:
         for name, _, facts in found
     ]
     head = "| set | steps | minutes | MB | held-out perplexity | machine | command |\n|---|---|---|---|---|---|---|\n"
-    return f"## Pretraining\n\n{head}{''.join(rows)}\n"
+    note = "Each set has a vocabulary of its own, so the perplexities of two rows can't be compared.\n\n"
+    return f"## Pretraining\n\n{note}{head}{''.join(rows)}\n"
 
 
 def main() -> None:

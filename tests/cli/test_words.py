@@ -84,7 +84,7 @@ def test_embed_convert_and_back(folder: Path, elmo: Elmo) -> None:
         elmo("embed", source, "text.txt", f"{source}.h5", "--layers", "all")
         assert_vectors(folder / f"{source}.h5", oracle)
     card = (folder / "native" / "README.md").read_text(encoding="utf-8")
-    assert "It reads the words of its vocabulary, any other as `<UNK>`, but how words" in card
+    assert "The model reads the words of its vocabulary, any other as `<UNK>`, but knows how words" in card
     assert "by its characters" not in card
     for name in ("model.safetensors", "softmax.safetensors", "vocabulary.txt", "config.json"):
         assert (folder / "native" / name).read_bytes() == (folder / "again" / name).read_bytes()

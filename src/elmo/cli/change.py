@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     type=click.Choice(["excess", "apd", "prt"]),
     default="excess",
     show_default=True,
-    help="Rank by the average pairwise distance between the periods (apd), by what that has beyond the distance within "
-    "them (excess), or by the distance of their prototypes (prt).",
+    help="What to rank by. apd: the mean distance of a use in one period to a use in the other. excess: apd minus the "
+    "mean distance within the periods. prt: the distance between the mean vectors of the periods.",
 )
 @click.option(
     "--top",

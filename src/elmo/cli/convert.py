@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command(
     epilog=examples(
         "elmo convert elmo_2x4096_512_weights.hdf5 my-model/",
-        "elmo convert 193.zip norwegian/",
+        "elmo convert 218.zip norwegian/",
         "elmo convert run/ half-the-size/ --storage float16",
         "elmo convert my-model/ for-allennlp/ --to bilm",
     )

@@ -19,7 +19,7 @@ from elmo.errors import ElmoError
 @click.option("--remove", metavar="NAME", help="Remove a downloaded model, by the name that --cached shows.")
 @json_option
 def command(language: str | None, is_cached: bool, remove: str | None, as_json: bool) -> None:
-    """List published models: name, language, size, tokens, licence, whether the address works, and the address.
+    """List published models: name, language, size, tokens, licence, when the address last worked, and the address.
 
     elmo.load and all commands take such a name as a MODEL. They download the model on first use, and then find it in
     the cache, also offline. The facts are those that the publishers state (docs/models.md).
@@ -59,7 +59,7 @@ def _list_published(language: str | None, as_json: bool) -> None:
     num_cached = sum(model.name in cached for model in models)
     print_result(
         f"Published models: {len(models)}, of which {num_cached} in the cache. alive is the day on which an address "
-        "was known to work; the unknown ones were not tried.",
+        "last worked; unknown: not tried yet.",
         {"models": [asdict(model) | {"is_cached": model.name in cached} for model in models]},
         as_json,
         to_stderr=not as_json,

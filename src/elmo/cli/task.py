@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @click.group(
     epilog=examples(
-        "elmo task train ner --train train.conll --dev dev.conll --test test.conll --elmo model/ --out run/",
+        "elmo task train ner --train train.conll --dev dev.conll --test test.conll --elmo en --out entities/",
         "elmo task train ner --train train.conll --dev dev.conll --elmo none --out baseline/ --seeds 5",
-        "elmo task evaluate run/ test.conll",
-        "echo 'They met in Espoo .' | elmo task predict run/ -",
+        "elmo task evaluate entities/ test.conll",
+        "echo 'They met in Espoo .' | elmo task predict entities/ -",
     )
 )
 def command() -> None:
@@ -43,11 +43,11 @@ def command() -> None:
 @command.command(
     short_help="Train a model for a task.",
     epilog=examples(
-        "elmo task train ner --train train.conll --dev dev.conll --test test.conll --elmo model/ --out run/",
-        "elmo task train ner --train train.conll --dev dev.conll --elmo none --out run/ --set words.vectors=glove.txt",
-        "elmo task train ner --recipe my.yaml --train t.conll --dev d.conll --elmo model/ --out run/ --seeds 5",
-        "elmo task train squad --train 'a.json#:40,b.json' --dev 'a.json#40:' --elmo model/ --out run/",
-        "elmo task train squad --train t.json --dev d.json --elmo model/ --finetune tuned/ --out run/",
+        "elmo task train ner --train train.conll --dev dev.conll --test test.conll --elmo en --out entities/",
+        "elmo task train ner --train train.conll --dev dev.conll --elmo none --out none/ --set words.vectors=glove.txt",
+        "elmo task train ner --recipe my.yaml --train t.conll --dev d.conll --elmo model/ --out five/ --seeds 5",
+        "elmo task train squad --train 'a.json#:40,b.json' --dev 'a.json#40:' --elmo model/ --out answers/",
+        "elmo task train squad --train t.json --dev d.json --elmo model/ --finetune tuned/ --out answers/",
     ),
 )
 @click.argument("task")
@@ -177,9 +177,9 @@ def _report(experiment: Experiment, as_json: bool) -> None:
 @command.command(
     short_help="Score a trained model on a file.",
     epilog=examples(
-        "elmo task evaluate run/ test.conll",
-        "elmo task evaluate run/ wikineural.conll --set token_column=1 --json",
-        "elmo task evaluate run/seed-* dev.json --ensemble --predictions answers.json",
+        "elmo task evaluate entities/ test.conll",
+        "elmo task evaluate entities/ wikineural.conll --set token_column=1 --json",
+        "elmo task evaluate five/seed-* dev.json --ensemble --predictions answers.json",
     ),
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
@@ -287,8 +287,8 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
 @command.command(
     short_help="Predict from text with a trained model.",
     epilog=examples(
-        "elmo task predict run/ text.txt > tagged.conll",
-        'echo "They\'ve met in Espoo." | elmo task predict run/ - --tokenizer ptb --json',
+        "elmo task predict entities/ text.txt > tagged.conll",
+        'echo "They\'ve met in Espoo." | elmo task predict entities/ - --tokenizer ptb --json',
         "elmo task predict tagger/ treebank.conllu.xz > tagged.conllu",
         'printf "A dog runs.\\tAn animal moves.\\n" | elmo task predict snli-run/ -',
         'printf "They met in Espoo.\\tWhere did they meet?\\n" | elmo task predict squad-run/ -',

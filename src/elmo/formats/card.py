@@ -37,14 +37,14 @@ model = elmo.load("{source}")
 vectors = model.embed([["They", "saw", "a", "new", "play", "."]])
 ```
 
-Tokens are to be cut as in the text that the model was trained on{tokenize}. {reads}, but how words
-are used it knows from that text alone, with its time, its subjects and its prejudices.
+Cut your text as the training text of the model was cut{tokenize}. {reads}, but knows how words are
+used from that text alone, with its time, its subjects and its prejudices.
 {sections}
 Architecture: Peters et al. 2018, *Deep contextualized word representations*.
 """
 
-_ANY_WORD = "It reads any word by its characters"
-_KNOWN_WORDS = "It reads the words of its vocabulary, any other as `<UNK>`"
+_ANY_WORD = "The model reads any word by its characters"
+_KNOWN_WORDS = "The model reads the words of its vocabulary, any other as `<UNK>`"
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HEAD = re.compile(r"---\n.*?\n---\n", re.DOTALL)
@@ -73,7 +73,7 @@ def model_card(
         metadata=yaml.safe_dump(dict(metadata), allow_unicode=True, sort_keys=False, width=10_000) if metadata else "",
         width=model.config.width,
         sizes=describe_model(model),
-        tokenize=", as `model.tokenize` does it" if model.text is not None else "",
+        tokenize="; `model.tokenize` does that" if model.text is not None else "",
         reads=_ANY_WORD if model.config.char_cnn is not None else _KNOWN_WORDS,
         figures=f"| training | |\n|---|---|\n{table_rows(figures)}\n" if figures else "",
         sections="".join(f"\n## {title}\n\n{text.strip()}\n" for title, text in (sections or {}).items()),
