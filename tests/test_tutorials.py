@@ -101,5 +101,5 @@ def test_a_tagger(folder: Path) -> None:
     }
     run_page("tutorials/tagger.md", shorter)
     exec("\n".join(blocks(page("tutorials/tagger.md"), "python")), names := {})
-    assert len(names["tags"]["upos"]) == 6
+    assert len(names["found"]["upos"]) == 6
     assert (folder / "tagged.conllu").read_text(encoding="utf-8").count("\n\n") == 4

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +14,10 @@ import elmo.tasks
 from bridge import make_model
 from commands import run
 from elmo import formats
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats.native import save_native
+from elmo.tasks.coref.data import Document, Mention, format_document
 from elmo.tasks.ner.task import NerExample, NerModel
 from elmo.text.corpus import Corpus
 
@@ -47,10 +52,108 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_trained_model_is_loaded_scored_and_used(files: Path) -> None:
     tagger = elmo.tasks.load(files / "run", device="cpu")
     assert elmo.tasks.evaluate(tagger, files / "names.conll")["f1"] > 90
-    first, second = elmo.tasks.predict(tagger, ["Ann w1 w2", "w0 in Espoo w4"])
-    assert first == ((0, 1, "PER"),)
-    assert second == ((2, 3, "LOC"),)
+    texts = ["Ann w1 w2", "w0 in Espoo w4"]
+    found = elmo.tasks.predict(tagger, texts)
+    assert found == [
+        {"tokens": ["Ann", "w1", "w2"], "entities": [{"start": 0, "end": 1, "type": "PER", "text": "Ann"}]},
+        {"tokens": ["w0", "in", "Espoo", "w4"], "entities": [{"start": 2, "end": 3, "type": "LOC", "text": "Espoo"}]},
+    ]
     assert elmo.tasks.predict(tagger, []) == []
+    examples = [tagger.task.parse(text, str.split) for text in texts]
+    assert tagger.predict(examples) == [((0, 1, "PER"),), ((2, 3, "LOC"),)]
+
+
+@pytest.fixture(scope="module")
+def raw(files: Path) -> Path:
+    """Train on a biLM whose training text was cut by ptb, and return the run folder."""
+    model = make_model()
+    model.text = TextConfig("ptb")
+    save_native(model, files / "ptb")
+    names, settings = files / "names.conll", {**SETTINGS, "training.max_epochs": 1}
+    elmo.tasks.train(
+        "ner", train=names, dev=names, folder=files / "raw", elmo=str(files / "ptb"), settings=settings, device="cpu"
+    )
+    return files / "raw"
+
+
+RAW = ["They met in Espoo.", "Ann doesn't like (cold) Espoo"]
+CUT = [["They", "met", "in", "Espoo", "."], ["Ann", "does", "n't", "like", "(", "cold", ")", "Espoo"]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "tokens"),
+    [
+        (RAW, CUT),
+        (RAW[1:], CUT[1:]),
+        (["They met .", RAW[1]], [["They", "met", "."], RAW[1].split()]),
+        (["They met .", RAW[0]], [["They", "met", "."], RAW[0].split()]),
+    ],
+    ids=["raw", "raw-without-marks", "tokenized", "as-much-tokenized-as-raw"],
+)
+def test_a_text_is_cut_as_on_the_command_line_whatever_stands_beside_it(
+    texts: list[str], tokens: list[list[str]], raw: Path
+) -> None:
+    """The texts of one call are cut in one way: as the biLM's training text, unless their marks are between spaces."""
+    found = elmo.tasks.predict(elmo.tasks.load(raw, device="cpu"), texts)
+    assert [each["tokens"] for each in found] == tokens
+    printed = run("task", "predict", str(raw), "-", "--json", "--device", "cpu", text="\n".join(texts))
+    assert [json.loads(line) for line in printed.splitlines()] == found
+
+
+def test_raw_text_for_which_no_tokenizer_is_known_gets_a_warning(files: Path) -> None:
+    """It is cut at spaces then, which leaves the period at the name before it."""
+    tagger = elmo.tasks.load(files / "run", device="cpu")
+    with pytest.warns(UserWarning, match=r"^this looks like raw text, .*; pass tokenizer='ptb' for English"):
+        first, _ = elmo.tasks.predict(tagger, RAW)
+    assert first["tokens"] == RAW[0].split()
+    assert elmo.tasks.predict(tagger, RAW, tokenizer="ptb")[0]["tokens"] == CUT[0]
+    with pytest.warns(UserWarning, match=r"^this looks like raw text, ") as told:
+        assert "Espoo.\t" in run("task", "predict", f"{files}/run", "-", "--device", "cpu", text="\n".join(RAW))
+    assert len(told) == 1
+
+
+def test_a_tokenizer_that_a_bilm_names_is_not_run(files: Path, raw: Path) -> None:
+    tagger = replace(elmo.tasks.load(raw, device="cpu"), text=TextConfig("os:system"))
+    with pytest.raises(ElmoError, match=r"^the model names tokenizer os:system, .*; if you trust it, pass tokenizer="):
+        elmo.tasks.predict(tagger, RAW)
+
+
+def test_each_task_returns_what_the_command_prints(tmp_path: Path) -> None:
+    """The answers of a question have the characters of its paragraph, and documents are numbered."""
+    context = "They met in Espoo. It was cold."
+    answers = [{"text": "Espoo", "answer_start": 12}]
+    questions = [{"id": "1", "question": "Where did they meet?", "answers": answers}]
+    data = [{"title": "Espoo", "paragraphs": [{"context": context, "qas": questions}]}]
+    squad = tmp_path / "squad.json"
+    squad.write_text(json.dumps({"data": data}))
+    coref = tmp_path / "coref.conll"
+    coref.write_text(format_document(Document((("Ann", "saw", "her"),)), ((Mention(0, 1), Mention(2, 3)),)))
+    small = {"words.dim": 4, "characters.dim": 2, "characters.filters": 2, "training.max_epochs": 1}
+    sizes: dict[str, dict[str, object]] = {"squad": {"size": 4}, "coref": {"lstm": 4, "hidden": [4]}}
+    texts = {"squad": [f"{context}\tWhere?", "A b.\tC?"], "coref": ["Ann saw her .\nShe left .", "Ann saw Ann ."]}
+    for task, file in (("squad", squad), ("coref", coref)):
+        folder = tmp_path / task
+        settings = small | sizes[task]
+        elmo.tasks.train(task, train=file, dev=file, folder=folder, elmo="none", settings=settings, device="cpu")
+        found = elmo.tasks.predict(elmo.tasks.load(folder, device="cpu"), texts[task])
+        text = ("\n\n" if task == "coref" else "\n").join(texts[task])
+        printed = run("task", "predict", str(folder), "-", "--json", "--device", "cpu", text=text)
+        assert [json.loads(line) for line in printed.splitlines()] == found
+    assert [document["part"] for document in found] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        ("They met in Espoo .", r"^texts: expected a list of texts, found a string; did you mean \[text\]\?$"),
+        (b"They met .", r"^texts: expected a list of texts, found a string"),
+        (["A .", ["They", "met"]], r"^text 1: expected a string, found list; join tokens with spaces"),
+    ],
+)
+def test_what_is_not_a_list_of_texts_is_refused(texts: Any, says: str, files: Path) -> None:
+    """To Python a string is a sequence of strings, too, and each of its letters would be a sentence."""
+    with pytest.raises(ElmoError, match=says):
+        elmo.tasks.predict(elmo.tasks.load(files / "run", device="cpu"), texts)
 
 
 def test_batches_are_as_large_as_in_training(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,8 @@ import elmo.tasks
 elmo.tasks.train("ner", train="train.conll", dev="dev.conll", folder="entities", elmo="en")
 tagger = elmo.tasks.load("entities")
 scores = elmo.tasks.evaluate(tagger, "test.conll")
-(tags,) = elmo.tasks.predict(tagger, ["They met in Espoo ."])
+(found,) = elmo.tasks.predict(tagger, ["They met in Espoo ."])
+print(found["entities"])
 ```
 """
 
@@ -45,6 +46,7 @@ from elmo.tasks.finetune import finetune_for_task
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.task import TASKS, Scores, get_task, load_task_recipe
 from elmo.tasks.trained import TrainedTask
+from elmo.text.choice import SAMPLE
 from elmo.text.tokenizers import get_tokenizer
 
 __all__ = [
@@ -162,19 +164,30 @@ def evaluate(trained: TrainedTask[Any, Any], file: str | Path) -> Scores:
     return trained.task.score(examples, trained.predict(examples))
 
 
-def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: str | None = None) -> list[Any]:
-    """Predict from plain text.
+def predict(
+    trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: str | None = None
+) -> list[dict[str, object]]:
+    """Predict from plain text, as `elmo task predict --json` does.
+
+    For predictions as Python objects, such as the spans of ner, make examples and call `trained.predict(examples)`.
 
     Args:
         trained: A model from `load`.
         texts: What `elmo task predict` takes as a line: a sentence; for snli and squad, two texts with a tab between
             them; for coref, a document, whose sentences are lines; for classify, a text of any number of sentences.
         tokenizer: "whitespace" for text that is tokenized already, "ptb" for raw English, or another name that
-            `elmo.get_tokenizer` knows. By default the one that fits what the model was trained on.
+            `elmo.get_tokenizer` knows. By default it is the one of the task's files; if those have tokens already, raw
+            texts are cut as the training text of the biLM was. All texts are cut by the same one.
 
     Returns:
-        A prediction for each text, in the form of the task: spans for ner, a label with probabilities for sst and
-        snli, frames for srl, clusters for coref, an answer for squad, one or several labels for classify.
+        A dictionary for each text. It has the tokens that were read (squad has the paragraph), and what was predicted:
+
+        - ner: `entities` with `start`, `end` (one past the last token), `type` and `text`
+        - tag: a list of values for each target, such as `upos`
+        - sst, snli, classify: `label` (of several labels: `labels`) and `probabilities`
+        - srl: `frames` with the `predicate` and its `arguments`
+        - coref: `clusters` of mentions
+        - squad: `answer`, `score`, and `start` and `end` in characters of the paragraph
 
     Raises:
         ElmoError: If a text is not in the form that the task takes; it names the text by its number.
@@ -182,15 +195,24 @@ def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: 
     Example:
         ```python
         tagger = elmo.tasks.load("entities")
-        (spans,) = elmo.tasks.predict(tagger, ["They met in Espoo ."])
-        print(spans)  # (Span(start=3, end=4, type='LOC'),)
+        (found,) = elmo.tasks.predict(tagger, ["They met in Espoo ."])
+        print(found["entities"])  # [{'start': 3, 'end': 4, 'type': 'LOC', 'text': 'Espoo'}]
         ```
     """
+    if isinstance(texts, str | bytes):
+        raise ElmoError("texts: expected a list of texts, found a string; did you mean [text]?")
+    task, texts = trained.task, list(texts)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - lists of tokens, as `embed` takes
+            raise ElmoError(
+                f"text {number}: expected a string, found {type(text).__name__}; join tokens with spaces, and pass "
+                "tokenizer='whitespace'"
+            )
+    tokenize = get_tokenizer(tokenizer or trained.tokenizer_for("\n".join(texts)[:SAMPLE]))
     examples: list[Any] = []
     for number, text in enumerate(texts):
         try:
-            tokenize = get_tokenizer(tokenizer or trained.tokenizer_for(text))
-            examples.append(trained.task.parse(text, tokenize))
+            examples.append(task.named(task.parse(text, tokenize), "", number))
         except ElmoError as error:
             raise ElmoError(f"text {number}: {error}") from None
-    return trained.predict(examples)
+    return [task.as_json(*pair) for pair in zip(examples, trained.predict(examples), strict=True)]

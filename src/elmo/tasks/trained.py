@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -10,8 +11,7 @@ from elmo.config import TextConfig
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.task import Task, TaskModel
 from elmo.tasks.trainer import predict
-from elmo.text.choice import looks_tokenized
-from elmo.text.tokenizers import is_code
+from elmo.text.choice import choose_cut, tokenizer_for_query
 
 E = TypeVar("E")
 P = TypeVar("P")
@@ -43,18 +43,24 @@ class TrainedTask(Generic[E, P]):
         return self.recipe.training.batch_size
 
     def tokenizer_for(self, sample: str) -> str:
-        """Return the name of the tokenizer for plain text: the one that fits the training set.
+        """Return the name of the tokenizer for plain text that is predicted together.
 
-        Training sets of most tasks are tokenized. Raw text is then cut as the training text of the biLM was, if that
-        is known.
+        It is that of the task's files. If those have tokens already, it is that of the biLM's training text, unless
+        the marks of the sample stand between spaces: then it is tokenized. A warning tells of a sample that looks like
+        raw text for which no tokenizer is known.
 
         Args:
-            sample: The text, or its beginning.
+            sample: The beginning of the text, or all of it.
+
+        Raises:
+            ElmoError: If the sample looks like raw text, and the biLM names a function from outside of this package.
         """
-        name, own = self.task.tokenizer(self.recipe), self.text
-        if name != "whitespace" or own is None or own.tokenizer == "whitespace" or is_code(own.tokenizer):
+        name = self.task.tokenizer(self.recipe)
+        if name != "whitespace":
             return name
-        return own.tokenizer if looks_tokenized(sample) is False else name
+        for note in choose_cut(self.text, sample, text="sentences").notes:
+            warnings.warn(note, stacklevel=3)
+        return tokenizer_for_query(sample, name, self.text)
 
     def predict(self, examples: Sequence[E]) -> list[P]:
         """Predict examples in batches as large as those of the training (see `trainer.predict`)."""

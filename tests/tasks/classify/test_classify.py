@@ -208,10 +208,10 @@ def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(
     assert elmo.tasks.evaluate(trained, tmp_path / "dev") == result.scores["dev"]
     plant, both = elmo.tasks.predict(trained, ["w1 w2 . rose w3", '{"tokens": ["cat", "w1", "sun"]}'])
     if several:
-        assert (plant.labels, both.labels) == (("plants",), ("animals", "stars"))
+        assert (plant["labels"], both["labels"]) == (["plants"], ["animals", "stars"])
     else:
-        assert plant.label == "plants"
-        assert both.label != "plants"
+        assert plant["label"] == "plants"
+        assert both["label"] != "plants"
 
 
 def test_commands(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_predictions_as_text_and_json() -> None:
     assert TASK.as_text(example, found) == "a|b c\tb c=0.750\ta=0.600\td=0.500\n"
     assert TASK.as_json(example, found) == {
         "sentences": [["x", "y"], ["z"]],
-        "labels": ("a", "b c"),
+        "labels": ["a", "b c"],
         "probabilities": {"a": 0.6, "b c": 0.75, "d": 0.5},
     }
     assert TASK.as_text(example, LabelsPrediction.of({"a": 0.1})) == "\ta=0.100\n"

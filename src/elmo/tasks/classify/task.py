@@ -101,7 +101,10 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
 
     def as_json(self, example: TextExample, prediction: TextPrediction) -> dict[str, object]:
         """Return `sentences`, `probabilities` by label, and `label`, or a list of `labels` if there may be several."""
-        return {"sentences": list(map(list, example.sentences)), **prediction._asdict()}
+        name = "label" if isinstance(prediction, LabelPrediction) else "labels"
+        found = prediction.label if isinstance(prediction, LabelPrediction) else list(prediction.labels)
+        sentences = list(map(list, example.sentences))
+        return {"sentences": sentences, name: found, "probabilities": prediction.probabilities}
 
 
 def score_texts(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
