@@ -20,8 +20,30 @@ _LARGEST = 1 << 20
 """The largest file that is read, in bytes: far more than any recipe has."""
 
 
+class _KeyTwiceError(yaml.YAMLError):
+    """A mapping has a key twice, for the second time in `line`, which is counted from 1."""
+
+    def __init__(self, key: str, line: int) -> None:
+        super().__init__(f"key {key!r} is there twice")
+        self.line = line
+
+
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that reads numbers such as 1e-3 as numbers; PyYAML takes them for text."""
+    """A YAML loader that reads numbers such as 1e-3 as numbers, and refuses a key that is there twice.
+
+    PyYAML takes such numbers for text. Of a key that is there twice, it drops the first value without a word.
+    """
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Refuse a mapping with a key that is there twice."""
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        known: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in known:
+                    raise _KeyTwiceError(key.value, key.start_mark.line + 1)
+                known.add((key.tag, key.value))
+        return node
 
 
 _Loader.add_implicit_resolver(
@@ -49,6 +71,8 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
         raise ElmoError(f"recipe {name}: is neither a file nor one of {', '.join(names)}")
     try:
         values: Any = yaml.load(text, _Loader)
+    except _KeyTwiceError as error:
+        raise ElmoError(f"{where}, line {error.line}: {error}; remove one, or join the two") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError for an impossible date, such as 2024-13-45
         raise ElmoError(f"{where}: is not valid YAML ({' '.join(str(error).split())})") from None
     except RecursionError:
@@ -96,6 +120,8 @@ def parse_override(text: str) -> tuple[str, object]:
         raise ElmoError(f"--set {text}: expected KEY=VALUE, such as training.batch_size=64")
     try:
         return key, yaml.load(value, _Loader)
+    except _KeyTwiceError as error:
+        raise ElmoError(f"--set {text}: {error}; remove one") from None
     except (yaml.YAMLError, ValueError):
         raise ElmoError(f"--set {text}: {value!r} is not valid YAML") from None
     except RecursionError:

@@ -1,0 +1,42 @@
+"""Recipes are read as they are written: nothing in a file is dropped without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elmo.errors import ElmoError
+from elmo.tasks import load_task_recipe
+from elmo.training.recipes import parse_override
+
+SECTION = "training: {max_epochs: 3}\n"
+
+
+@pytest.mark.parametrize(
+    ("added", "says"),
+    [
+        (SECTION, r"my\.yaml, line 3: key 'training' is there twice; remove one, or join the two$"),
+        ("words: {dim: 5,\n  dim: 6}\n", r"my\.yaml, line 4: key 'dim' is there twice"),
+        ('"scheme": BIO\n', r"my\.yaml, line 3: key 'scheme' is there twice"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(
+    added: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YAML forbids it. PyYAML drops the first one, here a whole section of settings."""
+    monkeypatch.chdir(tmp_path)
+    Path("my.yaml").write_text(f"scheme: BIOUL\n{SECTION}{added}")
+    with pytest.raises(ElmoError, match=f"^{says}"):
+        load_task_recipe("ner", "my.yaml")
+
+
+def test_a_setting_with_a_key_twice_is_refused() -> None:
+    with pytest.raises(ElmoError, match=r"^--set words=\{dim: 5, dim: 6\}: key 'dim' is there twice; remove one$"):
+        parse_override("words={dim: 5, dim: 6}")
+
+
+def test_sections_may_have_the_same_keys() -> None:
+    """So may a mapping and another one that it is merged with."""
+    _, found = parse_override("words=[&a {dim: 5}, {<<: *a, dim: 6}, {dim: 7, '7': 8, 7: 9}]")
+    assert found == [{"dim": 5}, {"dim": 6}, {"dim": 7, "7": 8, 7: 9}]
