@@ -145,6 +145,19 @@ def test_a_cache_is_used_again_only_for_the_same_model_and_text(bilm: Model, tmp
     assert len(list(tmp_path.iterdir())) == 5
 
 
+@pytest.mark.parametrize("change", [-40, 40])
+def test_a_cache_of_another_size_is_refused(change: int, bilm: Model, tmp_path: Path) -> None:
+    """A copy that broke off leaves a shorter file, which could not be mapped into memory."""
+    make(bilm, tmp_path)
+    (path,) = tmp_path.iterdir()
+    os.truncate(path, path.stat().st_size + change)
+    says = rf"{path.name}: has {1008 + change:,} bytes instead of 1,008, so it is damaged; remove it, and the same"
+    with pytest.raises(ElmoError, match=says):
+        make(bilm, tmp_path)
+    path.unlink()
+    make(bilm, tmp_path)
+
+
 def test_an_interrupted_cache_is_continued(bilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is bit-equal, since the rest is cut into the same windows, of which there are several here."""
     texts = [[f"{word}{number}" for word in SENTENCES[number % 3]] for number in range(40)]

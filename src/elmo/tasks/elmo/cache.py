@@ -71,6 +71,9 @@ class LiveLayers:
         it, this one continues there.
 
         Spaces in tokens are `_` in the cache, as in what `ElmoInput` looks up in it.
+
+        Raises:
+            ElmoError: If the disk has no room for the cache, or the file in `folder` is damaged.
         """
         texts = list(dict.fromkeys(as_read(sentences)))  # each distinct sentence once
         path = folder / NAME.format(self._fingerprint(texts))
@@ -81,16 +84,25 @@ class LiveLayers:
         if not path.exists() or work.exists():
             folder.mkdir(parents=True, exist_ok=True)
             self._compute(texts, path, work)
-        row = self.embedder.num_layers * self.embedder.width
-        shape = (sum(lengths), row)
+        shape = (sum(lengths), self.embedder.num_layers * self.embedder.width)
+        wanted, size = self._num_bytes(shape[0]), path.stat().st_size
+        if size != wanted:
+            raise ElmoError(
+                f"{path}: has {size:,} bytes instead of {wanted:,}, so it is damaged; remove it, and the same command "
+                "computes it again"
+            )
         # A file without numbers, for sentences without tokens, can't be mapped into memory.
         numbers = np.memmap(path, self.config.cache_dtype, "r", shape=shape) if shape[0] else np.zeros(shape)
         return CachedLayers(numbers, dict(zip(texts, accumulate(lengths, initial=0), strict=False)), self)
 
+    def _num_bytes(self, num_tokens: int) -> int:
+        """Return the size of a cache of this many tokens."""
+        row = self.embedder.num_layers * self.embedder.width
+        return num_tokens * row * np.dtype(self.config.cache_dtype).itemsize
+
     def _require_room(self, folder: Path, num_tokens: int) -> None:
         """Refuse to start if the disk has no room for the cache."""
-        row = self.embedder.num_layers * self.embedder.width
-        size, free = num_tokens * row * np.dtype(self.config.cache_dtype).itemsize, shutil.disk_usage(folder).free
+        size, free = self._num_bytes(num_tokens), shutil.disk_usage(folder).free
         if size > free:
             raise ElmoError(
                 f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {size / 1e6:,.0f} MB, but only "
