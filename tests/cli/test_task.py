@@ -21,6 +21,7 @@ from commands import run, run_main
 from elmo import formats
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
+from elmo.formats import files as writing
 from elmo.formats import save_native
 from elmo.pretrain.loop import Pretrainer
 from elmo.text.corpus import Corpus
@@ -140,6 +141,21 @@ def test_evaluate_can_read_files_with_other_columns(trained: str) -> None:
         run("task", "evaluate", "run", "numbered.conll", "--json")
     right = json.loads(run("task", "evaluate", "run", "numbered.conll", "--json", "--set", "token_column=1"))
     assert right["scores"]["f1"] == 100
+
+
+def test_scores_are_printed_even_if_predictions_cannot_be_written(
+    trained: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(files: object) -> None:
+        raise OSError(28, "No space left on device", "out.conll")
+
+    monkeypatch.setattr(writing, "write_all", fail)
+    code, out, error = run_main(
+        ["task", "evaluate", "run", "text.conll", "--predictions", "out.conll"], monkeypatch, capsys
+    )
+    assert code == 2
+    assert "f1 100.00 on 7 examples" in out
+    assert error.startswith("elmo: out.conll: can't be written")
 
 
 def test_info_describes_a_run_folder(trained: str) -> None:

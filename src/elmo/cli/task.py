@@ -233,6 +233,11 @@ def evaluate(
     # Only what decides how the file is read may be changed: another setting would ask for another model.
     recipe = override(trained.recipe, _settings(trained.task, overrides, ["training.batch_size"]))
     found = trained.task.read(file, recipe)
+    if predictions is not None:
+        try:
+            trained.task.require_writable(found)
+        except ElmoError as error:
+            raise ElmoError(f"{file}: {error}; leave out --predictions") from None
     # The rate is that of predicting; reading and loading are not in it.
     started = time.perf_counter()
     size = recipe.training.batch_size
@@ -242,9 +247,6 @@ def evaluate(
         predicted = predict_all(trained.task, trained.model, found, size)
     rate = len(found) / (time.perf_counter() - started)
     scores = trained.task.score(found, predicted)
-    if predictions is not None:
-        text = trained.task.as_file(found, predicted)
-        write_all({predictions: lambda path: path.write_text(text, encoding="utf-8")})
     if not as_json:
         print_table((), [(name, f"{value:.2f}") for name, value in scores.items() if name != trained.task.metric])
     metric = trained.task.metric
@@ -253,6 +255,10 @@ def evaluate(
         {"scores": scores, "num_examples": len(found), "examples_per_second": rate},
         as_json,
     )
+    # After the scores: they took long, and are not lost if the file can't be written.
+    if predictions is not None:
+        text = trained.task.as_file(found, predicted)
+        write_all({predictions: lambda path: path.write_text(text, encoding="utf-8")})
 
 
 @command.command(

@@ -208,6 +208,12 @@ class Task(ABC, Generic[R, E, P]):
     def as_json(self, example: E, prediction: P) -> dict[str, object]:
         """Return an example and its prediction as plain values for a JSON object."""
 
+    def require_writable(self, examples: Sequence[E]) -> None:
+        """Raise ElmoError if `as_file` can't write predictions for a set, before they are made.
+
+        The message continues a sentence that begins with the name of the set.
+        """
+
     def as_file(self, examples: Sequence[E], predictions: Sequence[P]) -> str:
         """Write the predictions of a whole set in the task's file format."""
         return "".join(map(self.as_text, examples, predictions))

@@ -269,7 +269,7 @@ def test_writes() -> None:
     assert (values["answer"], values["start"], values["end"], values["score"]) == ("New\n York", 9, 18, 0.25)
     named = [SquadExample(example.context, example.question, name) for name in ("a", "é")]
     assert json.loads(TASK.as_file(named, [found, found])) == {"a": "New\n York", "é": "New\n York"}
-    with pytest.raises(ElmoError, match="'a' is the id of several questions"):
+    with pytest.raises(ElmoError, match="has several questions with the id 'a', and"):
         TASK.as_file([named[0]] * 2, [found, found])
 
 
@@ -341,6 +341,16 @@ def test_the_bilm_is_fine_tuned_on_paragraphs(folder: Path) -> None:
     corpus = Corpus.open("tuned/corpus")
     assert corpus.num_sentences == len({example.context.tokens for example in read_squad("train.json", str.split)})
     assert not {"where", "?"} & set(corpus.types())
+
+
+def test_questions_of_one_id_are_refused_before_they_are_answered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answering them takes long, and a file of answers has one place for each id."""
+    monkeypatch.setattr(SquadModel, "predict", None)
+    says = r"^test\.json,test\.json: has several questions with the id '.*'.*; leave out --predictions$"
+    with pytest.raises(ElmoError, match=says):
+        run("task", "evaluate", "run", "test.json,test.json", "--predictions", "twice.json")
 
 
 def test_answers_a_question_typed_in_either_form(folder: Path) -> None:

@@ -80,16 +80,20 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         """Write a line with the answer, a tab and its score. Line ends and tabs in an answer become blanks."""
         return f"{' '.join(_answer(example, prediction).split())}\t{prediction.score:.3f}\n"
 
+    def require_writable(self, examples: Sequence[SquadExample]) -> None:
+        """Require that each question has an id of its own."""
+        if repeated := [name for name, number in Counter(example.id for example in examples).items() if number > 1]:
+            raise ElmoError(
+                f"has several questions with the id {repeated[0]!r}, and a file of answers has one for each id"
+            )
+
     def as_file(self, examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> str:
         """Write a JSON object with the answer to each question's id, as the official script reads it.
 
         Raises:
             ElmoError: If two questions have the same id.
         """
-        if repeated := [name for name, number in Counter(example.id for example in examples).items() if number > 1]:
-            raise ElmoError(
-                f"{repeated[0]!r} is the id of several questions, and a file of answers has one for each id"
-            )
+        self.require_writable(examples)
         answers = {e.id: _answer(e, found) for e, found in zip(examples, predictions, strict=True)}
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
 
