@@ -128,7 +128,7 @@ def share_of(train: Sequence[Any], task: Task[Any, Any, Any], recipe: TaskRecipe
     shuffled = choose(train, len(train))
     for number in range(max(1, round(share * len(train))), len(train)):
         try:
-            task.require_gold(shuffled[:number])
+            task.require_gold(shuffled[:number], recipe)
         except ElmoError:
             continue
         return shuffled[:number]
@@ -159,7 +159,7 @@ class Experiment:
         sets = read_sets(config) if sets is None else sets
         for name, path, examples in (("training", config.train, sets["train"]), ("dev", config.dev, sets["dev"])):
             try:
-                self.task.require_gold(examples)
+                self.task.require_gold(examples, config.recipe)
             except ElmoError as error:
                 raise ElmoError(f"{path}: the {name} set {error}") from None
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, config.recipe)}

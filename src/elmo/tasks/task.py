@@ -130,7 +130,7 @@ class Task(ABC, Generic[R, E, P]):
         """Read a training set. A task may train on more than it is scored on, such as the phrases inside sentences."""
         return self.read(path, recipe)
 
-    def require_gold(self, examples: Sequence[E]) -> None:
+    def require_gold(self, examples: Sequence[E], recipe: R) -> None:
         """Raise ElmoError if nothing can be learned from a set or measured on it.
 
         The message continues a sentence that begins with the name of the set: "has no entity in it".

@@ -293,10 +293,10 @@ def test_an_interrupted_training_is_the_same_to_the_bit(tmp_path: Path, monkeypa
 def test_texts_that_teach_nothing_are_refused(tmp_path: Path) -> None:
     same = [replace(text, labels=("a",)) for text in make_texts(3)]
     with pytest.raises(ElmoError, match="has no two texts with different labels; each has a"):
-        TASK.require_gold(same)
+        TASK.require_gold(same, make_recipe())
     with pytest.raises(ElmoError, match="each has none"):
-        TASK.require_gold([replace(text, labels=()) for text in same])
-    TASK.require_gold([*same, replace(same[0], labels=())])
+        TASK.require_gold([replace(text, labels=()) for text in same], make_recipe())
+    TASK.require_gold([*same, replace(same[0], labels=())], make_recipe())
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_vocabularies() -> None:
     assert int(model.metadata(unknown, [Mention(0, 1)])[1]) == 0
     assert not model.antecedents.genres.weight[0].any()
     with pytest.raises(ElmoError, match="has no two mentions of the same thing"):
-        TASK.require_gold([Document((("a",),), (), ((Mention(0, 1),),))])
+        TASK.require_gold([Document((("a",),), (), ((Mention(0, 1),),))], make_recipe())
 
 
 def test_word_vectors_of_a_file_get_a_length_of_one(tmp_path: Path) -> None:

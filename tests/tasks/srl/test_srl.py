@@ -233,7 +233,7 @@ def test_frames_are_read_and_written(tmp_path: Path) -> None:
     }
     (tmp_path / "b").write_text("Yes\t-\n")
     with pytest.raises(ElmoError, match="has no predicate in it"):
-        TASK.require_gold(TASK.read_train(str(tmp_path / "b"), make_recipe(format="conll2005")))
+        TASK.require_gold(TASK.read_train(str(tmp_path / "b"), make_recipe(format="conll2005")), make_recipe())
 
 
 def test_text_is_parsed_with_and_without_marked_predicates() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+import elmo.tasks
 from bridge import make_model
 from commands import run
 from comparing import loss_depends_on_seed
@@ -171,6 +172,19 @@ def test_a_batch_without_a_known_label_teaches_nothing(examples: list[ColumnSent
     loss.backward()
     assert loss.item() == 0
     assert all(parameter.grad is None or not parameter.grad.any() for parameter in model.parameters())
+
+
+def test_a_set_without_values_is_refused(tmp_path: Path) -> None:
+    """With such a dev set, every epoch would be the best one: any lemma is right where the gold one is `_`."""
+    (tmp_path / "train.conllu").write_text(make_conllu())
+    (tmp_path / "dev.conllu").write_text("1\tdogs\t_\t_\t_\t_\t0\troot\t_\tid=1\n\n")
+    train, dev = tmp_path / "train.conllu", tmp_path / "dev.conllu"
+    for sets, says in (((train, dev), "dev set"), ((dev, train), "training set")):
+        with pytest.raises(
+            ElmoError, match=rf"\.conllu: the {says} has no value in its columns upos, xpos, feats, lemma"
+        ):
+            elmo.tasks.train("tag", train=sets[0], dev=sets[1], folder=tmp_path / "run", elmo="none", settings=SMALL)
+    TASK.require_gold(list(read_columns(str(dev), None)), make_recipe(targets=["upos", "misc"]))
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
         """Return the sentences of the text."""
         return example.sentences
 
-    def require_gold(self, examples: Sequence[TextExample]) -> None:
+    def require_gold(self, examples: Sequence[TextExample], recipe: ClassifyRecipe) -> None:
         """Require two texts with different labels."""
         if len({example.labels for example in examples}) < 2:
             labels = SEPARATOR.join(examples[0].labels)

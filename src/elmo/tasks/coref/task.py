@@ -48,7 +48,7 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         """Return all sentences of the document."""
         return example.sentences
 
-    def require_gold(self, examples: Sequence[Document]) -> None:
+    def require_gold(self, examples: Sequence[Document], recipe: CorefRecipe) -> None:
         """Require two mentions of the same thing."""
         if not any(len(cluster) > 1 for document in examples for cluster in document.clusters):
             raise ElmoError("has no two mentions of the same thing; is its last column coreference?")

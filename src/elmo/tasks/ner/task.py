@@ -137,7 +137,7 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         """Return the one sentence of the example."""
         return [example.tokens]
 
-    def require_gold(self, examples: Sequence[NerExample]) -> None:
+    def require_gold(self, examples: Sequence[NerExample], recipe: NerRecipe) -> None:
         """Require at least one entity."""
         if not any(example.spans for example in examples):
             raise ElmoError("has no entity in it; is its last column the tag?")

@@ -36,7 +36,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
             for frame in frames
         ]
 
-    def require_gold(self, examples: Sequence[SrlExample]) -> None:
+    def require_gold(self, examples: Sequence[SrlExample], recipe: SrlRecipe) -> None:
         """Require at least one predicate."""
         if not any(example.frames for example in examples):
             raise ElmoError("has no predicate in it")

@@ -44,6 +44,12 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
         """Return the one sentence of the example."""
         return [example.tokens]
 
+    def require_gold(self, examples: Sequence[ColumnSentence], recipe: TagRecipe) -> None:
+        """Require a value other than `_` in one of the recipe's targets."""
+        values = chain.from_iterable(example.column(target) for target in recipe.targets for example in examples)
+        if all(value == EMPTY for value in values):
+            raise ElmoError(f"has no value in its columns {', '.join(recipe.targets)}")
+
     def vocabularies(
         self, train: Sequence[ColumnSentence], recipe: TagRecipe, found: FileWords | None = None
     ) -> Vocabularies:
