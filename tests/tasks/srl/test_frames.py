@@ -68,7 +68,7 @@ def test_all_formats_are_read(layout: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_text(text)
     (tmp_path / "a.xz").write_bytes(lzma.compress(text.replace("\n", "\r\n").encode()))
     for name in ("a", "a.xz"):
-        assert read_frames(str(tmp_path / name), layout) == [(TOKENS, frames), (("Yes",), ())]
+        assert read_frames(str(tmp_path / name), layout) == [(TOKENS, frames, ("see", "sale")), (("Yes",), (), ())]
 
 
 def test_the_predicate_is_where_v_begins(tmp_path: Path) -> None:
@@ -78,11 +78,18 @@ def test_the_predicate_is_where_v_begins(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    sentences = [FramedSentence(TOKENS, (Frame(1, SEE), Frame(3, SALE))), FramedSentence(("Yes",), ())]
+    frames = Frame(1, SEE), Frame(3, SALE)
+    sentences = [FramedSentence(TOKENS, frames, ("see", "sale")), FramedSentence(("Yes",), (), ())]
     text = "".join(format_frames(*sentence) for sentence in sentences)
     (tmp_path / "a").write_text(text)
     assert read_frames(str(tmp_path / "a"), "conll2005") == sentences
-    assert text.splitlines()[1:4] == ["saw\tsaw\t(V*)\t*", "the\t-\t(ARG1*\t*", "sale\tsale\t*\t(V*)"]
+    assert text == CONLL_2005.replace("\n\n\n", "\n\n") + "\n"
+    assert format_frames(TOKENS, frames).splitlines()[1] == "saw\tsaw\t(V*)\t*", "without a lemma"
+
+
+def test_a_predicate_whose_lemma_is_not_given_stands_for_it(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("saw - (V*)\n")
+    assert read_frames(str(tmp_path / "a"), "conll2005")[0].lemmas == ("saw",)
 
 
 @pytest.mark.parametrize(

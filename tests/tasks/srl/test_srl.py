@@ -236,6 +236,17 @@ def test_frames_are_read_and_written(tmp_path: Path) -> None:
         TASK.require_gold(TASK.read_train(str(tmp_path / "b"), make_recipe(format="conll2005")), make_recipe())
 
 
+def test_predictions_for_a_file_have_its_lemmas(tmp_path: Path) -> None:
+    """The official script compares them, and counts all arguments of a predicate with another lemma as missed."""
+    (tmp_path / "gold").write_text("Bo\t-\t(ARG0*)\t*\nsaw\tsee\t(V*)\t*\nsales\tsale\t*\t(V*)\n\n")
+    (example,) = TASK.read(str(tmp_path / "gold"), make_recipe(format="conll2005"))
+    predicted = tuple(
+        Frame(frame.predicate, (Span(frame.predicate, frame.predicate + 1, "V"),)) for frame in example.frames
+    )
+    assert [line.split("\t")[1] for line in TASK.as_text(example, predicted).splitlines()[:3]] == ["-", "see", "sale"]
+    assert "see" not in repr(example), "the checksum of a run that was started earlier is the same"
+
+
 def test_text_is_parsed_with_and_without_marked_predicates() -> None:
     assert TASK.parse("Bo sleeps", str.split) == SrlExample(("Bo", "sleeps"))
     assert TASK.parse("{ laughs } Bo sleeps", str.split).tokens == ("{", "laughs", "}", "Bo", "sleeps")

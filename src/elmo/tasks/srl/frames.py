@@ -21,6 +21,9 @@ from elmo.text.decoding import read_paragraphs
 VERB = "V"
 """The role of the predicate itself, whether it is a verb or not."""
 
+NO_LEMMA = "-"
+"""What the column of lemmas holds of a token that is no predicate."""
+
 _CELL = re.compile(r"(?:\(([^()*]+))?\*(\))?")
 _DOCUMENT = ("#begin document", "#end document")  # in full, as a sentence may have "#" for a token
 
@@ -31,6 +34,7 @@ class FrameFormat(NamedTuple):
     Attributes:
         token: The column of the token, counted from 0.
         tag: The column of the part of speech. None if there is none.
+        lemma: The column of the predicate's lemma.
         roles: The column of the first predicate.
         behind: The number of columns after those of the predicates.
         names: A description of the columns for error messages.
@@ -38,15 +42,18 @@ class FrameFormat(NamedTuple):
 
     token: int
     tag: int | None
+    lemma: int
     roles: int
     behind: int
     names: str
 
 
 FORMATS = {
-    "gold_conll": FrameFormat(3, 4, 8, 0, "file, sentence, number, token, tag, parse, lemma, roleset, then predicates"),
-    "conll2012": FrameFormat(3, 4, 11, 1, "those of CoNLL-2012: 11, then predicates, then coreference"),
-    "conll2005": FrameFormat(0, None, 2, 0, "token, the predicate's lemma or -, then predicates"),
+    "gold_conll": FrameFormat(
+        3, 4, 6, 8, 0, "file, sentence, number, token, tag, parse, lemma, roleset, then predicates"
+    ),
+    "conll2012": FrameFormat(3, 4, 6, 11, 1, "those of CoNLL-2012: 11, then predicates, then coreference"),
+    "conll2005": FrameFormat(0, None, 1, 2, 0, "token, the predicate's lemma or -, then predicates"),
 }
 """The known formats: PropBank's releases, OntoNotes as in CoNLL-2012, and CoNLL-2005's words joined with its props."""
 
@@ -66,10 +73,11 @@ class Frame(NamedTuple):
 
 
 class FramedSentence(NamedTuple):
-    """A sentence and its predicates, in the order of their columns."""
+    """A sentence and its predicates, in the order of their columns, with the lemma of each."""
 
     tokens: tuple[str, ...]
     frames: tuple[Frame, ...]
+    lemmas: tuple[str, ...]
 
 
 def read_frames(path: str, format_name: str) -> list[FramedSentence]:
@@ -87,11 +95,17 @@ def read_frames(path: str, format_name: str) -> list[FramedSentence]:
     return sentences
 
 
-def format_frames(tokens: Sequence[str], frames: Sequence[Frame]) -> str:
-    """Write a sentence in the format conll2005, with the predicate itself in place of its lemma, and a blank line."""
-    columns = [list(tokens), ["-"] * len(tokens)]
-    for frame in frames:
-        columns[1][frame.predicate] = tokens[frame.predicate]
+def format_frames(tokens: Sequence[str], frames: Sequence[Frame], lemmas: Sequence[str] = ()) -> str:
+    """Write a sentence in the format conll2005, and a blank line.
+
+    Args:
+        tokens: The tokens.
+        frames: The predicates.
+        lemmas: The lemma of each predicate. If there are none, the predicates themselves are written in their place.
+    """
+    columns = [list(tokens), [NO_LEMMA] * len(tokens)]
+    for frame, lemma in zip(frames, lemmas or [tokens[frame.predicate] for frame in frames], strict=True):
+        columns[1][frame.predicate] = lemma
         cells = ["*"] * len(tokens)
         for start, end, role in frame.spans:
             cells[start] = f"({role}{cells[start]}"  # the cell has its asterisk already: "(ARG0*", then "(ARG0*)"
@@ -126,6 +140,7 @@ def _parse(rows: Sequence[NumberedFields], columns: FrameFormat, where: str) -> 
     places = range(columns.roles, width - columns.behind)
     tokens = tuple(fields[columns.token] for _, fields in rows)
     frames: list[Frame] = []
+    lemmas: list[str] = []
     for place in places:
         spans = _spans([(number, fields[place]) for number, fields in rows], f"column {place + 1}", where)
         # A predicate may be of several spans, V and C-V, or one of several tokens: the first token of V stands for it.
@@ -134,7 +149,9 @@ def _parse(rows: Sequence[NumberedFields], columns: FrameFormat, where: str) -> 
             raise ElmoError(f"{where} {rows[0][0]}: column {place + 1} of this sentence has no predicate (V*)")
         tag = "" if columns.tag is None else rows[predicate][1][columns.tag]
         frames.append(Frame(predicate, tuple(spans), tag))
-    return FramedSentence(tokens, tuple(frames))
+        lemma = rows[predicate][1][columns.lemma]
+        lemmas.append(tokens[predicate] if lemma == NO_LEMMA else lemma)
+    return FramedSentence(tokens, tuple(frames), tuple(lemmas))
 
 
 def _spans(cells: Sequence[tuple[int, str]], column: str, where: str) -> list[Span]:

@@ -81,11 +81,13 @@ class SrlExample:
         tokens: The tokens.
         frames: The predicates; one of them in a training example. None if they are still to be found.
         places: In a training example, the indices of all predicates of the sentence.
+        lemmas: The lemma of each of the `frames`, which is written with their predictions. Empty if they are not known.
     """
 
     tokens: tuple[str, ...]
     frames: Frames | None = None
     places: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    lemmas: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
 
 class SrlModel(TaskModel[SrlExample, Frames]):

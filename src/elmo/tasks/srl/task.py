@@ -23,7 +23,8 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
 
     def read(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
         """Read the sentences of a file."""
-        return [SrlExample(*sentence) for sentence in read_frames(path, recipe.format)]
+        sentences = read_frames(path, recipe.format)
+        return [SrlExample(tokens, frames, lemmas=lemmas) for tokens, frames, lemmas in sentences]
 
     def read_train(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
         """Read each predicate as an example of its own, with its sentence."""
@@ -84,8 +85,11 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         return all_counts.scores() | (verbs if verb_counts.num_frames else {}) | all_counts.role_scores()
 
     def as_text(self, example: SrlExample, prediction: Frames) -> str:
-        """Write the format conll2005: token, predicate or "-", and a column for each predicate; then a blank line."""
-        return format_frames(example.tokens, prediction)
+        """Write the format conll2005: token, lemma or "-", and a column for each predicate; then a blank line.
+
+        The predicates of plain text have no lemmas, so these predicates themselves are in their place.
+        """
+        return format_frames(example.tokens, prediction, example.lemmas)
 
     def as_json(self, example: SrlExample, prediction: Frames) -> dict[str, object]:
         """Return `tokens`, and `frames` with `predicate` (its index), `text` (its token) and `arguments`.
