@@ -344,6 +344,16 @@ def test_train_evaluate_and_predict_by_commands(folder: Path) -> None:
     assert [share.split("=")[0] for share in shares] == list(LABELS)
 
 
+def test_labels_belong_to_a_model(folder: Path) -> None:
+    """A label that the model doesn't know is refused before anything is predicted, with the line of its file."""
+    Path("other.jsonl").write_text(line("other"))
+    with pytest.raises(ElmoError, match=r"^other\.jsonl, line 1: key 'gold_label': 'other' is none of "):
+        run("task", "evaluate", "run", "other.jsonl")
+    with pytest.raises(ElmoError, match=r"^--set labels: has no effect here; keys that do for snli: tokenizer, train"):
+        run("task", "evaluate", "run", "other.jsonl", "--set", "labels=['yes',other]")
+    assert run("task", "text", "snli", "other.jsonl", "--set", "labels=['yes',other]") == "A dog runs .\nIt moves .\n"
+
+
 def test_predicts_pairs_in_either_form(folder: Path) -> None:
     """Pairs are cut by the recipe's tokenizer unless another one is asked for."""
     text = 'w1 w2.\tthere\'s w2\n\n{"sentence1": "w1 w2.", "sentence2": "there\'s w2"}\n'

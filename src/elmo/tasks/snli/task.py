@@ -174,7 +174,8 @@ def soft_align(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor) -> tuple[Te
 class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
     """Reads SNLI's JSON lines and pairs of plain text, and scores accuracy."""
 
-    name, metric, recipe, reading = "snli", "accuracy", SnliRecipe, ("labels", "tokenizer")
+    name, metric, recipe, reading = "snli", "accuracy", SnliRecipe, ("tokenizer",)
+    reading_text = ("labels",)
 
     def read(self, path: str, recipe: SnliRecipe) -> list[PairExample]:
         """Read the pairs of a file, plain or compressed, with one JSON object on each line.
