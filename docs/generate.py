@@ -227,7 +227,8 @@ def recipes_page() -> str:
         "- `--recipe` takes the name of one of the package's recipes, or the path of your own file.",
         "- `--set KEY=VALUE` changes a single key. The value is YAML, too: `--set char_cnn.n_highway=2`.",
         "- In the tables, a dot stands for a level of the file: `lstm.dim` is the key `dim` in the section `lstm`.",
-        "- Begin a file of your own with one from this page, or with the `recipe.yaml` of a run folder, and change it.",
+        "- Begin a file of your own with one from this page, or with the `recipe.yaml` of a pretraining's run folder, "
+        "and change it. A key that you leave out has the default of the tables, not the value of the package's recipe.",
         "- [Pretrain a model](../pretraining.md) and [Train task models](../tasks.md) say which values to try.",
         "",
         "## Pretraining",
