@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import elmo.tasks
+import make_many_langs
 from bridge import make_model
 from commands import run
 from elmo import formats
@@ -190,6 +191,28 @@ def test_the_bilm_is_fine_tuned_first(files: Path, tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match="finetune: without ELMo there is nothing to fine-tune; name a model"):
         elmo.tasks.train("ner", **arguments, folder=tmp_path / "none", elmo="none", finetune=tuned)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_model_that_has_no_copy_and_a_cache_that_is_kept(files: Path, tmp_path: Path) -> None:
+    """Only the command line could use a model of ELMoForManyLangs for a task."""
+    make_many_langs.make(tmp_path / "uni")
+    names, settings = files / "names.conll", {**SETTINGS, "training.max_epochs": 1}
+    common: dict[str, Any] = {"train": names, "dev": names, "elmo": tmp_path / "uni", "settings": settings}
+    with pytest.raises(
+        ElmoError, match=r"uni: a model of ELMoForManyLangs has no copy in a run folder; pass with_bilm="
+    ):
+        elmo.tasks.train("ner", **common, folder=tmp_path / "run", device="cpu")
+    for out in ("run", "again"):
+        elmo.tasks.train("ner", **common, folder=tmp_path / out, with_bilm=False, cache=tmp_path / "kept", device="cpu")
+        assert not (tmp_path / out / "bilm").exists()
+        assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert elmo.tasks.predict(elmo.tasks.load(tmp_path / "run", device="cpu"), ["Ann w1"])[0]["tokens"] == ["Ann", "w1"]
+
+
+def test_none_trains_the_baseline(files: Path, tmp_path: Path) -> None:
+    names, settings = files / "names.conll", {**SETTINGS, "training.max_epochs": 1}
+    elmo.tasks.train("ner", train=names, dev=names, folder=tmp_path / "run", elmo=None, settings=settings, device="cpu")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["bilm"] is None
 
 
 def test_a_finished_training_is_not_repeated(files: Path) -> None:

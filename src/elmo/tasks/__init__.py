@@ -69,12 +69,14 @@ def train(
     train: str | Path,
     dev: str | Path,
     folder: str | Path,
-    elmo: str,
+    elmo: str | Path | None,
     test: str | Path | None = None,
     recipe: str | None = None,
     settings: Mapping[str, object] | None = None,
     num_seeds: int = 1,
     finetune: str | Path | None = None,
+    with_bilm: bool = True,
+    cache: str | Path | None = None,
     device: str = "auto",
 ) -> list[Result]:
     """Train a task model, as `elmo task train` does.
@@ -86,13 +88,16 @@ def train(
         train: The training set, a file in the task's format (see docs/tasks.md).
         dev: The development set. Its score decides which epoch is kept and when training stops.
         folder: The run folder, which gets the trained model, its card and its figures.
-        elmo: Any model that `elmo.load` reads; "none" trains the task's baseline.
+        elmo: Any model that `elmo.load` reads. None, or "none", trains the task's baseline.
         test: A test set to be scored once, with the model that is kept.
         recipe: A YAML file; by default the recipe of the package.
         settings: Keys of the recipe to change, with dots, and their values: `{"training.max_epochs": 5}`.
         num_seeds: How many seeds to train, one after the other. The best model on `dev` is kept.
         finetune: If given, the biLM is first trained further on the text of the training set, written to this model
             folder, and used from there (see docs/tasks.md).
+        with_bilm: Whether the run folder gets a copy of the biLM. Without one, `elmo` must stay where it is. A model of
+            ELMoForManyLangs has no copy.
+        cache: A folder in which ELMo's vectors are kept, for other trainings with the same files.
         device: "auto", "cpu", "cuda" or one GPU such as "cuda:1".
 
     Returns:
@@ -115,7 +120,9 @@ def train(
         train=str(train),
         dev=str(dev),
         test=None if test is None else str(test),
-        elmo=elmo,
+        elmo=NO_ELMO if elmo is None else str(elmo),
+        with_bilm=with_bilm,
+        cache=None if cache is None else Path(cache),
         num_seeds=num_seeds,
         device=device,
     )
