@@ -256,6 +256,46 @@ def test_bad_fine_tuning_is_refused(
     assert sorted(folder.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ([], "run: is neither empty nor a run folder of a task; choose another one"),
+        (["--seeds", "2"], "run: neither empty nor a run of several seeds; choose another one"),
+        (["--out", "warm", "--set", "elmo.state=warm"], "elmo.state: warm needs a warm state, and fine-tuning makes"),
+        (["--out", "begun"], "begun: was started with another biLM; choose another run folder"),
+        (["--out", "begun", "--set", "dropout=0.3"], "begun: was started with another biLM; choose"),
+        (["--out", "tuned-run", "--set", "dropout=0.3"], "tuned-run: was started with dropout: 0.1, not 0.3; choose"),
+        (["--out", "seeds", "--seeds", "2", "--dev", "more.conll"], "seeds/seed-0: was started with another dev set"),
+    ],
+)
+def test_fine_tuning_for_nothing_is_refused(
+    folder: Path, changes: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fine-tuning may take hours."""
+    Path("run").mkdir()
+    Path("run/notes.txt").touch()
+    Path("more.conll").write_text(Path("text.conll").read_text() + "\nw9\tO\n")
+    run("warm", "model", "text.conll", "--device", "cpu")
+    short = ["--set", "training.max_epochs=1", "--device", "cpu"]
+    if "begun" in changes:
+        run(*TRAIN, *short, "--elmo", "none", "--out", "begun")
+    if "tuned-run" in changes or "seeds" in changes:
+        many = ["--seeds", "2"] if "seeds" in changes else []
+        run(*TRAIN, *short, "--elmo", "model", "--finetune", "other", "--out", changes[1], *many)
+    before = sorted(folder.rglob("*"))
+    code, out, error = run_main([*TUNE, "--out", "run", *changes], monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert error.startswith(f"elmo: {says}"), error
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_fine_tuned_model_may_be_given_a_warm_state(folder: Path) -> None:
+    run(*TUNE, "--out", "run")
+    run("warm", "tuned", "text.conll", "--device", "cpu")
+    run("warm", "model", "text.conll", "--device", "cpu")
+    assert run(*TUNE, "--out", "warm", "--set", "elmo.state=warm").startswith("warm: dev f1 ")
+
+
 def test_a_fine_tuned_folder_belongs_to_one_model_and_text(folder: Path) -> None:
     run(*TUNE, "--out", "run")
     other = make_model()

@@ -236,6 +236,58 @@ def test_the_same_experiment_continues(
     assert scores(Experiment(config).run()) == scores(wanted)
 
 
+def test_an_unfinished_run_of_several_seeds_names_its_seeds(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder itself becomes a run only when the best of all seeds is known."""
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    interrupt(monkeypatch, 7)
+    Experiment(config).run()
+    says = (
+        r"run: not all of its seeds are trained; run the same .* again to continue, or name .*, such as .*run/seed-0$"
+    )
+    with pytest.raises(ElmoError, match=says):
+        load_run(config.folder)
+    load_run(config.folder / "seed-0")
+
+
+def test_a_task_of_another_version_is_named_with_its_file(files: Path, recipe: Recipe) -> None:
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(config).run()
+    path = config.folder / "config.json"
+    path.write_text(path.read_text().replace('"ner"', '"parse"'))
+    says = r"run/config\.json: task 'parse' is unknown to this program, which has ner, "
+    with pytest.raises(ElmoError, match=says):
+        load_run(config.folder)
+    with pytest.raises(ElmoError, match=says):
+        Experiment(config)
+
+
+def test_a_full_folder_is_refused_before_files_are_read(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of word vectors take minutes."""
+    config = make_config(files, recipe())
+    config.folder.mkdir()
+    (config.folder / "notes.txt").touch()
+    monkeypatch.setattr(type(TASK), "read", None)
+    with pytest.raises(ElmoError, match="run: is neither empty nor a run folder of a task; choose another one"):
+        Experiment(config)
+
+
+def test_an_object_continues_its_own_run(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If its run is called again, each seed has one result, as from a new object."""
+    experiment = Experiment(make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2))
+    with monkeypatch.context() as patch:
+        interrupt(patch, 7)
+        assert [result.seed for result in experiment.run()] == [0]
+    for _ in range(2):
+        assert [result.seed for result in experiment.run()] == [0, 1]
+        assert experiment.is_done
+    summary = json.loads((experiment.config.folder / "results.json").read_text())
+    assert [each["seed"] for each in summary["runs"]] == [0, 1]
+
+
 def test_a_continued_run_may_end_at_another_time(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """What decides when to end and when to save may change in a run that is not finished. It trains what is left."""
     config = make_config(files, recipe(), elmo=None)
@@ -309,13 +361,20 @@ def test_a_cache_for_nothing_is_refused(
 def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) -> None:
     Experiment(make_config(files, recipe(training__max_epochs=1))).run()
     others = [
-        (make_config(files, recipe(training__max_epochs=1, dropout=0.3)), "with another recipe, text or biLM"),
-        (make_config(files, recipe(training__max_epochs=1), elmo=None), "with another recipe, text or biLM"),
+        (
+            make_config(files, recipe(training__max_epochs=1, dropout=0.3)),
+            r"^.*/run: was started with dropout: 0\.2, not 0\.3; choose another run folder$",
+        ),
+        (
+            make_config(files, recipe(training__max_epochs=1, training__clip_norm=None)),
+            r"run: was started with training\.clip_norm: 5\.0, not null; choose",
+        ),
+        (make_config(files, recipe(training__max_epochs=1), elmo=None), "run: was started with another biLM; choose"),
         (
             replace(make_config(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")),
-            "with another recipe",
+            "run: was started with another dev set; choose",
         ),
-        (replace(make_config(files, recipe(training__max_epochs=1)), test=None), "with another recipe, text or biLM"),
+        (replace(make_config(files, recipe(training__max_epochs=1)), test=None), "was started with another test set"),
         (make_config(files, recipe(training__max_epochs=2)), "was finished with other settings"),
         (make_config(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
         (
@@ -348,7 +407,7 @@ def test_a_start_that_trained_nothing_leaves_the_folder_free(
     results = Experiment(other).run()
     assert len(results) == num_seeds
     assert not (config.folder / "bilm").exists()
-    with pytest.raises(ElmoError, match="was started with another recipe, text or biLM"):
+    with pytest.raises(ElmoError, match=r"run(/seed-0)?: was started with another biLM"):
         Experiment(config).run()
 
 
@@ -369,7 +428,7 @@ def test_seeds_that_trained_nothing_take_another_bilm(
         interrupt(patch, 6)
         assert len(Experiment(config).run()) == 1
     load_run(config.folder / "seed-0")  # refuses another biLM than it was trained with
-    with pytest.raises(ElmoError, match="seed-0: was started with another recipe, text or biLM"):
+    with pytest.raises(ElmoError, match="seed-0: was started with another biLM"):
         Experiment(replace(config, elmo=str(files / "model"))).run()
     assert len(Experiment(config).run()) == 2
 
@@ -379,9 +438,9 @@ def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -
     config = make_config(files, recipe(training__max_epochs=1), num_seeds=2)
     results = Experiment(config).run()
     before = (config.folder / "results.json").read_bytes()
-    for changes, elmo in (({"dropout": 0.3}, "model"), ({}, None)):
+    for changes, elmo, says in (({"dropout": 0.3}, "model", r"dropout: 0\.2, not 0\.3"), ({}, None, "another biLM")):
         other = make_config(files, recipe(training__max_epochs=1, training__seed=2, **changes), elmo=elmo, num_seeds=2)
-        with pytest.raises(ElmoError, match=r"seed-[01]: was started with another recipe, text or biLM"):
+        with pytest.raises(ElmoError, match=f"seed-[01]: was started with {says}; choose"):
             Experiment(other).run()
     assert sorted(path.name for path in config.folder.glob("seed-*")) == ["seed-0", "seed-1"]
     assert (config.folder / "results.json").read_bytes() == before

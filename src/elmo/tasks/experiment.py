@@ -35,6 +35,7 @@ from elmo.tasks.run_folder import (
     CONFIG,
     FORMAT,
     RESULTS,
+    SEED_FOLDER,
     SHARED_BILM,
     VOCABULARIES,
     RunConfig,
@@ -47,6 +48,7 @@ from elmo.tasks.run_folder import (
     make_elmo_layers,
     read_config,
     read_results,
+    require_task_run,
     write_config,
 )
 from elmo.tasks.task import Task, get_task
@@ -57,7 +59,6 @@ from elmo.training.metrics import METRICS
 E = TypeVar("E")
 
 NO_ELMO = "none"
-SEED_FOLDER = "seed-{}"
 _OF_A_SEED = re.compile(SEED_FOLDER.format("(0|[1-9][0-9]*)"))
 
 
@@ -146,7 +147,7 @@ class Experiment:
         layers: The source of frozen ELMo layers, if experiments share one.
 
     Attributes:
-        results: The results of the seeds that are trained so far.
+        results: The results of the seeds that the last call of `run` trained, or found trained.
 
     Raises:
         ElmoError: If a file cannot be read, the training set has nothing to learn, the dev set has nothing to measure,
@@ -156,6 +157,8 @@ class Experiment:
     def __init__(self, config: ExperimentConfig, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
         self.config, self.task = config, get_task(config.task)
         self.device = use_device(config.device)
+        # Before files are read, and before a biLM is fine-tuned for this experiment: both may take long.
+        self._check_folder()
         sets = read_sets(config) if sets is None else sets
         for name, path, examples in (("training", config.train, sets["train"]), ("dev", config.dev, sets["dev"])):
             try:
@@ -190,7 +193,10 @@ class Experiment:
     def run(self) -> list[Result]:
         """Train all seeds that are not trained yet, until the end or an interrupt, and return `results`."""
         config, run_config = self.config, self._describe()
-        self._check_folder(run_config)
+        self.results = []  # those of an earlier call are found again in their folders
+        self._check_folder()
+        # The seeds of one folder differ in nothing else, unless the earlier ones trained nothing.
+        self._are_left_by_others(self._started_seeds(), run_config)
         config.folder.mkdir(parents=True, exist_ok=True)
         start = config.recipe.training.seed
         with alone_in(config.folder):
@@ -214,6 +220,21 @@ class Experiment:
                 remove_cache(config.folder / CACHE)
         return self.results
 
+    def check_before_finetuning(self) -> None:
+        """Refuse a run that was started with another recipe or text, before ELMo is fine-tuned for this experiment.
+
+        `run` would refuse it in any case, but only when the fine-tuned model is there.
+
+        Raises:
+            ElmoError: If the run folder holds such a run.
+        """
+        start, now = self.config.recipe.training.seed, self._describe()
+        for seed in self._started_seeds() or [start]:
+            folder = self._folder_of(seed)
+            if is_run(folder):
+                known = read_config(folder)[0].fingerprint or now.fingerprint  # of a tuned model, or of none
+                is_left_by_another(folder, replace(now, fingerprint=known), self._recipe_of(seed), self.vocabularies)
+
     def _find_words(self) -> FileWords | None:
         """Look up the words of all sets in the recipe's files of word vectors, counting each distinct sentence once."""
         words = self.config.recipe.words
@@ -236,18 +257,17 @@ class Experiment:
         if self.config.recipe.elmo.state == "warm":
             require_warm_state(self.bilm.warm_state)
 
-    def _check_folder(self, run_config: RunConfig) -> None:
-        """Refuse a run folder that holds something else.
-
-        A folder is either for one seed or for several, and the seeds of one folder differ in nothing else, unless their
-        starts trained nothing.
-        """
+    def _check_folder(self) -> None:
+        """Refuse a run folder that holds something else than runs of as many seeds, one or several."""
         folder, seeds = self.config.folder, self._started_seeds()
-        if self.config.num_seeds == 1 and seeds:
-            raise ElmoError(f"{folder}: holds a run of several seeds; choose another run folder, or more than one seed")
-        if self.config.num_seeds > 1 and not self._may_hold_seeds(seeds):
+        if self.config.num_seeds == 1:
+            if seeds:
+                raise ElmoError(
+                    f"{folder}: holds a run of several seeds; choose another run folder, or more than one seed"
+                )
+            require_task_run(folder)
+        elif not self._may_hold_seeds(seeds):
             raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
-        self._are_left_by_others(seeds, run_config)
 
     def _are_left_by_others(self, seeds: Sequence[int], run_config: RunConfig) -> bool:
         """Return whether these seeds, at least one, all belong to runs with other settings that trained nothing.

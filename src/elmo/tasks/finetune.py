@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from elmo.errors import ElmoError
+from elmo.formats import load
 from elmo.pretrain.finetune import (
     FineTuning,
     finetune_on_corpus,
@@ -28,7 +29,8 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
         The perplexity of the development set's text before and after; None if the folder was finished already.
 
     Raises:
-        ElmoError: If the experiment has no model, or the folder is in that of the experiment or holds something else.
+        ElmoError: If the experiment has no model, or needs a warm state that the fine-tuned one does not have; if its
+            run folder holds another run; or if the folder is in that of the experiment or holds something else.
         FineTuningStoppedError: If Ctrl-C or SIGTERM interrupted the fine-tuning.
     """
     config, task, model = experiment.config, experiment.task, experiment.bilm
@@ -36,6 +38,12 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
         raise ElmoError("finetune: without ELMo there is nothing to fine-tune; name a model, or leave it out")
     if config.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
+    if config.recipe.elmo.state == "warm" and not (is_finetuned(model, folder) and load(folder).warm_state is not None):
+        raise ElmoError(
+            f"elmo.state: warm needs a warm state, and fine-tuning makes none for {folder}; choose zero, or fine-tune "
+            "with 'elmo finetune', add the state with 'elmo warm', and use the result as the model"
+        )
+    experiment.check_before_finetuning()
 
     def lines_of(path: str) -> dict[str, None]:
         found = task.read(path, config.recipe)

@@ -9,8 +9,9 @@ for each seed; all of them share one `bilm/`.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from elmo.tasks.checkpoint import WEIGHTS, put_weights
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
-from elmo.tasks.task import Vocabularies, get_task
+from elmo.tasks.task import TASKS, Vocabularies, get_task
 from elmo.tasks.trained import TrainedTask
 from elmo.training.recipes import without
 from elmo.training.run_folder import StartFiles
@@ -40,6 +41,7 @@ from elmo.training.run_folder import StartFiles
 CONFIG, VOCABULARIES, RESULTS, CARD = "config.json", "vocabularies.json", "results.json", "README.md"
 BILM, CACHE = "bilm", "vectors"
 SHARED_BILM = f"../{BILM}"
+SEED_FOLDER = "seed-{}"
 FORMAT = 1
 
 _FILES = StartFiles(
@@ -142,6 +144,11 @@ def read_run(folder: Path) -> StoredRun:
             or a different one.
     """
     if not (folder / CONFIG).is_file():
+        if seeds := sorted(filter(is_run, folder.glob(SEED_FOLDER.format("*")))):
+            raise ElmoError(
+                f"{folder}: not all of its seeds are trained; run the same 'elmo task train' again to continue, or "
+                f"name the folder of a seed, such as {seeds[0]}"
+            )
         raise ElmoError(f"{folder}: is not the run folder of a task; make one with 'elmo task train'")
     config, values = read_config(folder)
     if not (folder / WEIGHTS).is_file():
@@ -247,7 +254,20 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
     config = from_mapping(RunConfig, {k: v for k, v in values.items() if k != "recipe"}, str(folder / CONFIG))
     if config.format > FORMAT:
         raise ElmoError(f"{folder / CONFIG}: format {config.format} is newer than this program; update elmo-torch")
+    if config.task not in TASKS:
+        known = ", ".join(TASKS)
+        raise ElmoError(f"{folder / CONFIG}: task {config.task!r} is unknown to this program, which has {known}")
     return config, values["recipe"]
+
+
+def require_task_run(folder: Path) -> None:
+    """Raise ElmoError if a folder holds something else than a run of a task. It may be empty, or not exist yet.
+
+    `claim_task_run` checks more: that it is the same run.
+    """
+    if (folder / CONFIG).exists():
+        read_config(folder)
+    _FILES.is_left_by_another(folder, lambda: None)
 
 
 def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
@@ -260,8 +280,7 @@ def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabula
     Raises:
         ElmoError: If the folder holds another run, or other files.
     """
-    if (folder / CONFIG).exists():
-        read_config(folder)  # raises ElmoError if this is not a run folder
+    require_task_run(folder)
     if is_left_by_another(folder, config, recipe, vocabularies):
         _FILES.forget(folder)
     remove_partial(folder)
@@ -287,9 +306,8 @@ def _require_same(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabular
     """Raise ElmoError if a run folder belongs to another task, recipe, data or biLM."""
     before, values = read_config(folder)
     known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
-    essence = without(known, CHANGEABLE), replace(before, bilm=None)
-    if essence != (without(recipe, CHANGEABLE), replace(config, bilm=None)):
-        raise ElmoError(f"{folder}: was started with another recipe, text or biLM; choose another run folder")
+    if (difference := _difference(before, config) or _changed_key(known, recipe)) is not None:
+        raise ElmoError(f"{folder}: was started with {difference}; choose another run folder")
     if (folder / RESULTS).exists() and known != recipe:
         raise ElmoError(f"{folder}: was finished with other settings; choose another run folder")
     kept = {name: list(words) for name, words in vocabularies.items()}
@@ -297,6 +315,33 @@ def _require_same(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabular
         raise ElmoError(
             f"{folder}: was started with other words than the recipe's files hold now; choose another run folder"
         )
+
+
+def _difference(before: RunConfig, now: RunConfig) -> str | None:
+    """Describe the first thing, except the recipe, that a run was started with and that is another one now."""
+    if before.task != now.task:
+        return f"task {before.task}, not {now.task}"
+    names = {"fingerprint": "biLM", "train": "training set", "dev": "dev set", "test": "test set"}
+    return next((f"another {name}" for key, name in names.items() if getattr(before, key) != getattr(now, key)), None)
+
+
+def _changed_key(before: TaskRecipe, now: TaskRecipe) -> str | None:
+    """Describe the first key of a recipe, of those that may not change, with the values that it had and has."""
+    values, others = (dict(_dotted(to_mapping(without(recipe, CHANGEABLE)))) for recipe in (before, now))
+    for key in [*values, *others]:
+        if values.get(key) != others.get(key):
+            had, has = (json.dumps(each.get(key), ensure_ascii=False) for each in (values, others))
+            return f"{key}: {had}, not {has}"
+    return None
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a recipe with their sections, as in `training.batch_size`, and their values."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _dotted(cast("dict[str, Any]", value), f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> None:

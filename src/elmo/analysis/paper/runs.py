@@ -17,9 +17,9 @@ from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.card import Result, spread
 from elmo.tasks.elmo.cache import LiveLayers, as_read
 from elmo.tasks.elmo.input import FrozenLayers
-from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, ExperimentConfig, Sets, choose, read_sets, share_of
+from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig, Sets, choose, read_sets, share_of
 from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.run_folder import make_elmo_layers
+from elmo.tasks.run_folder import SEED_FOLDER, make_elmo_layers
 from elmo.tasks.task import Sentence, Task
 from elmo.training.metrics import METRICS, Row, read_rows
 
