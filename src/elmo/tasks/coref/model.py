@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -128,12 +128,13 @@ class CorefModel(TaskModel[Document, Clusters]):
         what is left, and for the vectors of these. Its sentences know nothing of each other until pairs are scored.
         """
         pieces = self._cut(document.sentences)
-        whole = self.score_spans(pieces[0]) if len(pieces) == 1 else None
-        candidates, scores = self._score_pieces(pieces) if whole is None else (whole.candidates, whole.scores)
+        # Of a single piece everything is kept. Of several, that would take too much memory.
+        kept = [self.score_spans(pieces[0])] if len(pieces) == 1 else None
+        candidates, scores = _join(kept or map(self.score_spans, pieces))
         number = max(1, int(self.recipe.spans.per_word * document.starts[-1]))
         left = prune_spans(candidates, scores.detach().cpu().numpy(), number)
         mentions = [Mention(*span) for span in candidates[left].tolist()]
-        vectors = self._vectors_of(pieces, left) if whole is None else self._vectors(whole, left)
+        vectors = self._vectors_of(kept or map(self.score_spans, pieces), left)
         speakers, genre = self.metadata(document, mentions)
         places = torch.tensor(left, device=self.device)
         return Ranking(mentions, self.antecedents(vectors, scores[places], speakers, genre))
@@ -162,30 +163,14 @@ class CorefModel(TaskModel[Document, Clusters]):
         parts = self.mentions.split(context, starts, ends)
         return ScoredSpans(candidates, self.mentions(words, context, parts), words, context, parts)
 
-    def _score_pieces(self, pieces: Sequence[Sequence[Sentence]]) -> tuple[NDArray[np.int64], Tensor]:
-        """Return the spans (S, 2) of all pieces, as indices into the document, and their scores (S,)."""
-        candidates: list[NDArray[np.int64]] = []
-        scores: list[Tensor] = []
-        start = 0
-        for piece in pieces:
-            found = self.score_spans(piece)
-            candidates.append(found.candidates + start)
-            scores.append(found.scores)
-            start += len(found.words)
-        return np.concatenate(candidates), torch.cat(scores)
-
-    def _vectors(self, spans: ScoredSpans, places: Sequence[int]) -> Tensor:
-        chosen = spans.parts.select(torch.tensor(places, device=self.device, dtype=torch.long))
-        return self.mentions.vectors(spans.words, spans.context, chosen)
-
-    def _vectors_of(self, pieces: Sequence[Sequence[Sentence]], left: Sequence[int]) -> Tensor:
+    def _vectors_of(self, pieces: Iterable[ScoredSpans], left: Sequence[int]) -> Tensor:
         """Return the vectors of the spans of all pieces whose indices are in `left`."""
         vectors: list[Tensor] = []
         places, start = np.asarray(left), 0
-        for piece in pieces:
-            spans = self.score_spans(piece)
+        for spans in pieces:
             end = start + len(spans.candidates)
-            vectors.append(self._vectors(spans, (places[(places >= start) & (places < end)] - start).tolist()))
+            own = torch.from_numpy(places[(places >= start) & (places < end)] - start).to(self.device, torch.long)
+            vectors.append(self.mentions.vectors(spans.words, spans.context, spans.parts.select(own)))
             start = end
         return torch.cat(vectors)
 
@@ -206,6 +191,18 @@ class CorefModel(TaskModel[Document, Clusters]):
         speakers = [names.setdefault(said_by[mention.start], len(names)) for mention in mentions]
         genre = self._genres.get(self.recipe.genre_of(document.name), 0)
         return torch.tensor(speakers, device=self.device), torch.tensor(genre, device=self.device)
+
+
+def _join(pieces: Iterable[ScoredSpans]) -> tuple[NDArray[np.int64], Tensor]:
+    """Return the spans (S, 2) of all pieces, as indices into the document, and their scores (S,)."""
+    candidates: list[NDArray[np.int64]] = []
+    scores: list[Tensor] = []
+    start = 0
+    for spans in pieces:
+        candidates.append(spans.candidates + start)
+        scores.append(spans.scores)
+        start += len(spans.words)
+    return np.concatenate(candidates), torch.cat(scores)
 
 
 def _with_none(scores: Tensor) -> Tensor:
