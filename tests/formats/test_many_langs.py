@@ -15,6 +15,7 @@ import make_nlpl
 from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import Model
+from elmo.integrations import allennlp
 from make_bilm_hdf5 import Options, Weights
 from make_many_langs import LETTERS, SETTINGS_FILE, SPECIAL, WORDS, make, many_letters
 from oracle import Oracle
@@ -150,6 +151,17 @@ def test_ids_of_bytes_are_refused(tmp_path: Path) -> None:
     layer = elmo.Elmo.from_pretrained(tmp_path)
     with pytest.raises(ElmoError, match="reads ids from its own lexicon"):
         layer(elmo.batch_to_ids([["play"]]))
+
+
+def test_ids_of_the_lexicon_are_refused_where_boundaries_are_added(tmp_path: Path) -> None:
+    """The layer only knows the boundaries in bytes, whose ids are those of other words and characters here."""
+    make(tmp_path)
+    lexicon = formats.load(tmp_path).lexicon
+    assert lexicon is not None
+    ids = torch.from_numpy(lexicon.encode(["play", "of"]))[None]
+    for layer in (elmo.Elmo.from_pretrained(tmp_path), allennlp.Elmo.from_pretrained(tmp_path)):
+        with pytest.raises(ElmoError, match=r"give its words to .* as vocab_to_cache"):
+            layer(ids)
 
 
 # --- what is refused

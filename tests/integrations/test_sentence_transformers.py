@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import elmo
+import make_many_langs
+import make_words
 from elmo import formats
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
@@ -93,6 +95,16 @@ def test_bad_arguments_are_one_sentence(folder: Path, tmp_path: Path) -> None:
         ElmoTokens(folder, tokenizer="klingon")
     with pytest.raises(ElmoError, match="nowhere"):
         ElmoTokens(tmp_path / "nowhere")
+
+
+def test_a_model_that_does_not_read_bytes_is_refused(tmp_path: Path) -> None:
+    """Boundaries are put around the ids of bytes; among those of a lexicon they would be other words."""
+    make_many_langs.make(tmp_path / "zht")
+    make_words.make(tmp_path / "words")
+    with pytest.raises(ElmoError, match=r"ELMoForManyLangs model cannot be used as ElmoTokens.*zht\)$"):
+        ElmoTokens(tmp_path / "zht")
+    with pytest.raises(ElmoError, match=r"reads whole words, not characters, cannot be used as ElmoTokens.*words\)$"):
+        ElmoTokens(tmp_path / "words")
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from elmo.extras import import_extra
 from elmo.formats.elmo import Elmo
+from elmo.formats.model import require_characters
 from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower_all
 from elmo.text.tokenizers import get_tokenizer, refuse_code
@@ -37,14 +38,14 @@ class ElmoTokens(_InputModule):
     SentenceTransformer can be loaded where the original model is missing; `elmo.load` reads that folder, too.
 
     Args:
-        model: A path or name that `elmo.load` takes.
+        model: A path or name that `elmo.load` takes. It has to be a model that reads words as UTF-8 bytes.
         tokenizer: The name of a tokenizer that `elmo.get_tokenizer` knows. By default that of the model's training
             text, or "whitespace" if the model doesn't know it.
         lowercase: Whether to convert the tokens to lower case. By default as the model's training text.
         requires_grad: Whether the biLM itself is trained.
 
     Raises:
-        ElmoError: If the model can't be loaded, or there is no such tokenizer.
+        ElmoError: If the model can't be loaded or does not read UTF-8 bytes, or there is no such tokenizer.
     """
 
     config_file_name = "elmo_tokens.json"  # the model folder has a config.json of its own
@@ -62,7 +63,10 @@ class ElmoTokens(_InputModule):
         super().__init__()
         # Sentence Transformers has modules for dropout. This one would be a surprise.
         self.elmo = Elmo.from_pretrained(model, 1, requires_grad=requires_grad, dropout=0.0)
-        own = self.elmo.as_model().text
+        loaded = self.elmo.as_model()
+        # The ids of a lexicon or a vocabulary are not those of bytes, which `Elmo` puts boundaries around.
+        require_characters(loaded.copy_with(origin=str(model)), "used as ElmoTokens")
+        own = loaded.text
         self.tokenizer_name = tokenizer or tokenizer_of(own)
         self.tokenizer = get_tokenizer(self.tokenizer_name)
         self.lowercase = is_lower_case(own) if lowercase is None else lowercase

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
 from elmo.errors import ElmoError
 from elmo.nn.bilm import BiLM, BiLMState, TokenEncoder, detach, first_rows, replace_rows, to_device
+from elmo.nn.char_encoder import WordCharEncoder
 from elmo.nn.scalar_mix import ScalarMix
 
 WORDS_AT_ONCE = 1024
@@ -86,6 +87,9 @@ class ElmoModule(nn.Module):
         Returns:
             `elmo_representations`, a list of (…, T, D) tensors with zeros at padding, and `mask`, (…, T) bool. With
             `keep_sentence_boundaries`, T grows by two.
+
+        Raises:
+            ElmoError: If `inputs` has another shape, or the model reads no characters and not all words are known.
         """
         layers, lengths, leading = self._layers(inputs, word_inputs)
         # The mix sees the boundaries, because the statistics of layer norm include them in AllenNLP.
@@ -117,7 +121,7 @@ class ElmoModule(nn.Module):
 
     def _layers_of_characters(self, characters: Tensor) -> tuple[Tensor, Tensor]:
         """Return all layers (L+1, B, T+2, D) of characters (B, T, C), and the lengths (B,) with boundaries."""
-        begin, end = (boundary_word(boundary, characters) for boundary in (BEGIN_SENTENCE, END_SENTENCE))
+        begin, end = boundary_words(self.bilm.token_encoder, characters)
         bounded, lengths = add_boundaries(characters, (characters > 0).any(dim=2), begin, end)
         # Padding becomes one more type, whose vector is computed and never read.
         types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)
@@ -226,22 +230,31 @@ def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tens
 
 
 def require_batch(inputs: Tensor) -> None:
-    """Refuse character ids without a batch axis, or with too few ids per word for `boundary_word`."""
+    """Refuse character ids without a batch axis, or with too few ids per word for `boundary_words`."""
     if inputs.dim() < 3 or inputs.shape[-1] < 3:
         raise ElmoError(f"inputs: expected (…, T, C) with a batch axis and C ≥ 3, found {tuple(inputs.shape)}")
 
 
-def boundary_word(boundary: int, like: Tensor) -> Tensor:
-    """Return the ids (C,) of `<S>` or `</S>`.
+def boundary_words(encoder: nn.Module, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ids (C,) of `<S>` and of `</S>`.
 
     Args:
-        boundary: The character that stands for it, `BEGIN_SENTENCE` or `END_SENTENCE`.
+        encoder: The token encoder that will read them.
         like: Ids (…, C) of other words.
+
+    Raises:
+        ElmoError: If the encoder reads the ids of a lexicon, where these numbers mean other words and characters.
     """
-    # Each id is higher by 1 than the character, because 0 is the mask (`elmo.text.characters`).
-    word = like.new_full(like.shape[-1:], PADDING + 1)
-    word[:3] = like.new_tensor([BEGIN_WORD + 1, boundary + 1, END_WORD + 1])
-    return word
+    if isinstance(encoder, WordCharEncoder):
+        raise ElmoError(
+            "inputs: a model of ELMoForManyLangs reads ids from its own lexicon, not characters; give its words to "
+            "elmo.Elmo.from_pretrained as vocab_to_cache, and their numbers as word_inputs"
+        )
+    begin, end = (like.new_full(like.shape[-1:], PADDING + 1) for _ in range(2))
+    for word, boundary in ((begin, BEGIN_SENTENCE), (end, END_SENTENCE)):
+        # Each id is higher by 1 than the character, because 0 is the mask (`elmo.text.characters`).
+        word[:3] = like.new_tensor([BEGIN_WORD + 1, boundary + 1, END_WORD + 1])
+    return begin, end
 
 
 def mask_of(lengths: Tensor, longest: int) -> Tensor:

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import BEGIN_SENTENCE, END_SENTENCE
 from elmo.errors import ElmoError
 from elmo.formats.allennlp import encoder_renames, lstm_renames
 from elmo.formats.elmo import ids_of_words, load_pair
@@ -24,7 +23,7 @@ from elmo.integrations.allennlp.boundaries import add_sentence_boundary_token_id
 from elmo.nn import scalar_mix
 from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, run_directions, to_device
 from elmo.nn.char_encoder import CharEncoder
-from elmo.nn.elmo import WordCache, add_boundaries, boundary_word, mask_of
+from elmo.nn.elmo import WordCache, add_boundaries, boundary_words, mask_of
 from elmo.nn.lstm import LSTMState, run_layers
 from elmo.nn.scalar_mix import normalize_layers
 
@@ -185,7 +184,7 @@ class ElmoCharacterEncoder(_Renamed):
             `token_embedding` (B, T+2, P), including `<S>` and `</S>`, and the bool `mask` (B, T+2). At padding,
             `token_embedding` has the vector of a word whose ids are all zero.
         """
-        begin, end = (boundary_word(boundary, inputs) for boundary in (BEGIN_SENTENCE, END_SENTENCE))
+        begin, end = boundary_words(self.encoder, inputs)
         bounded, mask = add_sentence_boundary_token_ids(inputs, (inputs > 0).any(dim=2), begin, end)
         # Each distinct word is encoded only once.
         types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)
