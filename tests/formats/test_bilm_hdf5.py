@@ -26,6 +26,7 @@ from make_bilm_hdf5 import (
     write,
 )
 from oracle import Oracle, encode_sentence
+from refusing import assert_refused
 
 SENTENCES = [["A", "play", "on", "words", "."], [], ["naïve", "日本語", "x" * 70, ""]]
 
@@ -151,6 +152,48 @@ def test_published_pairs_of_names_find_each_other(tmp_path: Path) -> None:
     for variant, (options, weights) in wanted.items():
         assert_matches(formats.load(tmp_path / f"elmo_{variant}_weights.hdf5"), options, weights)
         assert_matches(formats.load(tmp_path / f"elmo_{variant}_options.json"), options, weights)
+
+
+PUBMED = "elmo_2x4096_512_2048cnn_2xhighway_options.json", "elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5"
+
+
+def test_the_published_names_of_the_pubmed_model(tmp_path: Path) -> None:
+    """Only the weights say "PubMed", so that the names are no pair."""
+    options, weights = PUBMED
+    make(tmp_path)
+    (tmp_path / OPTIONS_FILE).rename(tmp_path / options)
+    (tmp_path / WEIGHTS_FILE).rename(tmp_path / weights)
+    for source in (tmp_path, tmp_path / weights, tmp_path / options):
+        assert formats.load(source).origin.endswith(f"sizes from {options}")
+    # Other weights next to them have the same options, if their names begin alike.
+    shutil.copy(tmp_path / weights, tmp_path / weights.replace("_PubMed_only", ""))
+    assert formats.load(tmp_path / weights).origin.endswith(f"sizes from {options}")
+
+
+def test_the_only_options_belong_to_the_only_weights(tmp_path: Path) -> None:
+    """Of several weights, the options may be those of another model: its clips may differ, and nothing shows it."""
+    make(tmp_path)
+    (tmp_path / OPTIONS_FILE).rename(tmp_path / "big_options.json")
+    (tmp_path / WEIGHTS_FILE).rename(tmp_path / "model.hdf5")
+    assert formats.load(tmp_path / "model.hdf5").origin.endswith("sizes from big_options.json")
+    shutil.copy(tmp_path / "model.hdf5", tmp_path / "other.hdf5")
+    assert_refused(tmp_path / "other.hdf5", "there is no options.json in the same folder")
+
+
+def test_a_config_of_the_hub_next_to_published_files(tmp_path: Path) -> None:
+    """Repositories of the Hub often have one, by which downloads are counted."""
+    make(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "elmo"}', encoding="utf-8")
+    assert formats.load(tmp_path).origin.startswith("bilm HDF5")
+    (tmp_path / OPTIONS_FILE).unlink()
+    assert_refused(tmp_path, "contains weights but no options.json")
+
+
+def test_the_nlpl_name_goes_before_other_names(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / WEIGHTS_FILE).rename(tmp_path / "model.hdf5")
+    shutil.copy(tmp_path / "model.hdf5", tmp_path / "old.hdf5")
+    assert formats.load(tmp_path).origin.startswith("bilm HDF5: model.hdf5 holds")
 
 
 def test_published_softmax_files_are_found_by_their_names(tmp_path: Path) -> None:

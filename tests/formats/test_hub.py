@@ -65,6 +65,13 @@ def test_an_archive_of_something_else_is_left_alone(cache: Path) -> None:
     assert "elmo-nb holds native: config.json and" in formats.load("someone/elmo-nb").origin
 
 
+def test_an_archive_next_to_published_weights_is_left_alone(cache: Path) -> None:
+    make(snapshot(cache))
+    (snapshot(cache) / "logs.zip").write_bytes(b"PK")
+    store(snapshot(cache))
+    assert "elmo-nb holds bilm HDF5" in formats.load("someone/elmo-nb").origin
+
+
 def test_an_archive(cache: Path, tmp_path: Path) -> None:
     snapshot(cache).mkdir(parents=True)
     make_nlpl.make_zip(snapshot(cache) / "193.zip", make_nlpl.make_folder(tmp_path / "193")[0])

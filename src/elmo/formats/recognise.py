@@ -28,6 +28,7 @@ from elmo.formats.sources import (
     is_download,
     is_hub_name,
 )
+from elmo.formats.tensor_bundle import INDEX
 from elmo.formats.tensorflow import find_checkpoint, load_tensorflow, prefix_of
 
 READS = (
@@ -43,6 +44,9 @@ PARTS = (*BILM, "softmax", EMBEDDING)
 
 META = "meta.json"
 """The description that the NLPL repository puts next to every model, whatever its family."""
+
+NLPL_WEIGHTS = "model.hdf5"
+"""The name of the weights in the NLPL repository, which simple_elmo reads before any other."""
 
 
 def load(source: str | Path, *, with_softmax: bool = True) -> Model:
@@ -111,9 +115,8 @@ def _load_hub(name: str, with_softmax: bool) -> Model:
     folder = fetch_from_hub(name)
     archives = [*folder.glob("*.zip"), *folder.glob("*.tar.gz")]
     try:
-        # Next to a native model, an archive holds something else, such as the logs of the training.
-        is_packed = len(archives) == 1 and not native.is_native(folder)
-        if is_packed:
+        # Next to the files of a model, an archive holds something else, such as the logs of the training.
+        if len(archives) == 1 and not _has_model(folder):
             model = _load_file(archives[0], with_softmax)
         else:
             model = _load_folder(folder, with_softmax, is_named=False)
@@ -124,15 +127,23 @@ def _load_hub(name: str, with_softmax: bool) -> Model:
     return model
 
 
+def _has_model(folder: Path) -> bool:
+    """Return whether a folder has files that contain a model's weights, in any format."""
+    names = (native.WEIGHTS, allennlp.WEIGHTS, many_langs.TOKENS, many_langs.ENCODER)
+    if any((folder / name).exists() for name in names) or any(folder.glob(f"*{INDEX}")):
+        return True
+    return bool(_weight_files(folder))
+
+
 def _load_folder(folder: Path, with_softmax: bool, *, is_named: bool = True) -> Model:
     """Read the model of a folder. `is_named` is False if the folder's own name would mean nothing to people."""
     _require_elmo(folder)
-    # AllenNLP and ELMoForManyLangs have a config.json as native folders do, so their other files are looked for first.
+    # In other formats there may be a config.json, too, so that it alone is no sign of a native folder.
     if (folder / allennlp.WEIGHTS).exists():
         return load_allennlp(folder)
     if (folder / many_langs.TOKENS).exists() or (folder / many_langs.ENCODER).exists():
         return load_many_langs(folder)
-    if (folder / native.CONFIG).exists():
+    if native.is_native(folder):
         return load_native(folder, is_named=is_named, with_softmax=with_softmax)
     # bilm-tf's training folder holds checkpoints, and may also hold the weights that were exported from one of them:
     # these are what people use. A checkpoint next to them can still be named itself.
@@ -141,6 +152,8 @@ def _load_folder(folder: Path, with_softmax: bool, *, is_named: bool = True) -> 
     if any(folder.glob("*options*.json")):
         weights = _only_weights(folder)
         return load_bilm(weights, _options_beside(weights), _softmax_beside(weights), with_softmax=with_softmax)
+    if (folder / native.CONFIG).exists() and not _weight_files(folder):
+        return load_native(folder, is_named=is_named, with_softmax=with_softmax)  # says what is missing
     if _hdf5_files(folder):
         raise ElmoError(f"{folder}: contains weights but no {OPTIONS}, which gives their sizes; add the options")
     raise ElmoError(f"{folder}: contains no model; expected {READS}")
@@ -208,10 +221,11 @@ def _only_weights(folder: Path) -> Path:
     """Find the weight file of a folder.
 
     It is the only HDF5 file; or else the only one that contains weights; or else the only one with "weights" in its
-    name.
+    name; or else the one whose name is that of the weights in the NLPL repository.
     """
     found = _hdf5_files(folder)
-    for chosen in (found, _weight_files(folder), [path for path in found if "weights" in path.name]):
+    named = [path for path in found if "weights" in path.name]
+    for chosen in (found, _weight_files(folder), named, [path for path in found if path.name == NLPL_WEIGHTS]):
         if len(chosen) == 1:
             return chosen[0]
     names = ", ".join(path.name for path in found) or "none"
@@ -251,9 +265,19 @@ def _softmax_beside(weights: Path) -> Path | None:
 
 
 def _options_beside(weights: Path) -> Path:
-    """Find the options for a weight file: `x_options.json` for `x_weights.hdf5`, or else `options.json`."""
-    pair = weights.with_name(weights.stem.replace("weights", "options") + ".json")
-    for options in (pair, weights.with_name(OPTIONS)):
+    """Find the options for a weight file.
+
+    They are `x_options.json` for `x_weights.hdf5` or `x_weights_of_y.hdf5`; or else `options.json`; or else the
+    folder's only options, if these are the folder's only weights.
+    """
+    before, mark, _ = weights.stem.partition("weights")
+    names = [weights.stem.replace("weights", "options") + ".json", OPTIONS]
+    if mark:
+        names.insert(1, f"{before}options.json")
+    for options in map(weights.with_name, names):
         if options.exists():
             return options
+    found = list(weights.parent.glob("*options*.json"))
+    if len(found) == 1 and len(_weight_files(weights.parent)) == 1:
+        return found[0]
     raise ElmoError(f"{weights}: there is no {OPTIONS} in the same folder, which gives the model's sizes; add it there")
