@@ -140,6 +140,20 @@ def test_a_missing_tensor(name: str, options: object, tmp_path: Path) -> None:
         assert "weights.th" in refusal(tmp_path, state, options)
 
 
+@pytest.mark.parametrize("has_options", [False, True])
+def test_a_projection_that_is_not_narrower_than_the_cell(has_options: bool, tmp_path: Path) -> None:
+    """AllenNLP's cells are projected whatever their sizes, ours only to fewer dimensions; the sentence says so."""
+    options = make_options("no_projection")
+    state = make_state_dict(make_weights(options))
+    dim = options["lstm"]["dim"]
+    stack = next(name for name in state if "forward_layer_0" in name).partition("forward_layer_0")[0]
+    for layer in ("forward_layer_0", "forward_layer_1", "backward_layer_0", "backward_layer_1"):
+        state[f"{stack}{layer}.state_projection.weight"] = torch.eye(dim)
+    message = refusal(tmp_path, state, options if has_options else None)
+    assert f"state_projection.weight' has shape ({dim}, {dim})" in message
+    assert "fewer dimensions" in message
+
+
 def test_a_tensor_of_wrong_shape_or_without_sense(tmp_path: Path) -> None:
     for number, tensor in enumerate([torch.zeros(48, 7), torch.zeros(3), torch.full((48, 6), torch.nan)]):
         (tmp_path / str(number)).mkdir()

@@ -167,6 +167,19 @@ def test_ids_of_the_lexicon_are_refused_where_boundaries_are_added(tmp_path: Pat
 # --- what is refused
 
 
+@pytest.mark.parametrize("difference", [0, 1])
+def test_a_projection_that_is_not_narrower_than_the_cell(difference: int, tmp_path: Path) -> None:
+    """Their cells are projected whatever their sizes, ours only to fewer dimensions; the sentence says so."""
+    make(tmp_path)
+    state = torch.load(tmp_path / "encoder.pkl", weights_only=True)
+    dim = state["forward_layer_0.state_projection.weight"].shape[1]
+    for name in state:
+        if name.endswith("state_projection.weight"):
+            state[name] = torch.zeros(dim + difference, dim)
+    torch.save(state, tmp_path / "encoder.pkl")
+    assert_refused(tmp_path, "state_projection.weight", f"({dim + difference}, {dim})", "fewer dimensions")
+
+
 def edit(path: Path, **changes: object) -> None:
     settings = json.loads(path.read_text(encoding="utf-8"))
     for dotted, value in changes.items():

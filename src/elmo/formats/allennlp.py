@@ -139,6 +139,7 @@ def load_allennlp(folder: Path) -> Model:
     # 262 rows, because AllenNLP adds the mask's row of zeros when it loads published weights, and saves it too.
     stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
     require_sizes(config, options or path)
+    require_projection(path, stored, _STACK)
     weights = read_weights(bilm_shapes(config), BILM, stored, path, NOUN, path.stat().st_size)
     layer_norm = has_layer_norm(read_json(folder / CONFIG)) if os.path.lexists(folder / CONFIG) else False
     mixes = list(_mixes(path, stored, config.num_layers, layer_norm))
@@ -210,6 +211,27 @@ def require_dimensions(path: Path, stored: Mapping[str, Stored], name: str, dime
     return shape
 
 
+def require_projection(path: Path, stored: Mapping[str, Stored], stack: str) -> tuple[int, ...]:
+    """Return the shape (P, H) of the first layer's projection, and refuse outputs that are not narrower than cells.
+
+    The cells of AllenNLP and ELMoForManyLangs are projected whatever their sizes. Those of bilm-tf, and so ours, are
+    only projected to something narrower.
+
+    Args:
+        path: The file, for messages.
+        stored: The tensors by their names in the file.
+        stack: What precedes `forward_layer_0` in the names of the LSTM.
+    """
+    name = f"{stack}forward_layer_0.state_projection.weight"
+    shape = require_dimensions(path, stored, name, 2)
+    if shape[0] >= shape[1]:
+        raise ElmoError(
+            f"{path}: {NOUN} '{name}' has shape {shape}, but only a projection to fewer dimensions can be read; train "
+            "the model with a projection_dim that is smaller than its dim"
+        )
+    return shape
+
+
 def infer_sizes(
     path: Path, stored: Mapping[str, Stored], convolution: str, highway: str, stack: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -230,7 +252,7 @@ def infer_sizes(
         return sum(1 for _ in takewhile(lambda i: template.format(i) in stored, count()))
 
     kernels = [require_dimensions(path, stored, convolution.format(i), 3) for i in range(number(convolution))]
-    projection = require_dimensions(path, stored, f"{stack}forward_layer_0.state_projection.weight", 2)
+    projection = require_projection(path, stored, stack)
     return (
         {"filters": [[width, num_filters] for num_filters, _, width in kernels], "n_highway": number(highway)},
         {
