@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -116,7 +117,23 @@ def test_settings_elsewhere_on_this_machine_are_never_opened(tmp_path: Path) -> 
     (tmp_path / "secret.json").write_text("not json", encoding="utf-8")
     for path in (str(tmp_path / "secret.json"), "../secret.json"):
         (tmp_path / "model" / "config.json").write_text(json.dumps({"config_path": path}), encoding="utf-8")
-        assert "published clips" in formats.load(tmp_path / "model").origin
+        with pytest.warns(UserWarning, match="secret.json', are not in the folder, so published ones are used"):
+            assert "published clips" in formats.load(tmp_path / "model").origin
+
+
+def test_settings_below_the_folder_come_first(tmp_path: Path) -> None:
+    """The original opens the path from the folder of the model."""
+    make(tmp_path, "no_clips")
+    (tmp_path / "configs").mkdir()
+    shutil.copy(tmp_path / SETTINGS_FILE, tmp_path / "configs" / "own.json")
+    edit(tmp_path / "configs" / "own.json", encoder__cell_clip=0.7, token_embedder__activation="tanh")
+    for path in ("configs/own.json", "configs\\own.json", "./configs/own.json"):
+        (tmp_path / "config.json").write_text(json.dumps({"config_path": path}), encoding="utf-8")
+        model = formats.load(tmp_path)
+        assert model.origin.endswith("sizes from own.json")
+        assert model.config.lstm.cell_clip == 0.7
+        assert model.config.char_cnn is not None
+        assert model.config.char_cnn.activation == "tanh"
 
 
 def test_without_settings_sizes_come_from_the_tensors(tmp_path: Path) -> None:

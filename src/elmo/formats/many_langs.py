@@ -5,6 +5,8 @@ A model is a folder of `config.json`, `char.dic`, `word.dic`, `encoder.pkl` and 
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
@@ -44,6 +46,9 @@ DEFAULT = {"cell_clip": 3.0, "proj_clip": 3.0, "activation": "relu", "max_charac
 They are used for folders without the settings file: `config_path` usually names a file on the publisher's machine.
 """
 
+PUBLISHED_SETTINGS = "cnn_50_100_512_4096_sample.json"
+"""The name of the settings file of every published model."""
+
 
 def load_many_langs(folder: Path) -> Model:
     """Read the folder of a model. Its word and character lists become the model's `lexicon`.
@@ -51,6 +56,9 @@ def load_many_langs(folder: Path) -> Model:
     Raises:
         ElmoError: If a file is missing or damaged, if the files do not fit together, or if the token embedder or the
             encoder is not of the published kind.
+
+    Warns:
+        UserWarning: If the settings are not in the folder, and may be others than the published ones.
     """
     from elmo.formats.torch_file import read_state_dict  # here, as it imports all that unpacks
 
@@ -116,13 +124,23 @@ def _tokens(lexicon: Lexicon, num_stored: int, num_rows: int) -> list[Rename]:
 
 
 def _settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
-    """Read the settings file that `config.json` names. Only its base name counts, and only the folder is searched."""
+    """Read the settings file that `config.json` names, by its path below the folder or else by its base name in it."""
     outer = read_json(folder / CONFIG)
     named = cast("dict[str, Any]", outer).get("config_path") if isinstance(outer, dict) else None
     if not isinstance(named, str):
         raise ElmoError(f"{folder / CONFIG}: key 'config_path' is missing; is this a model of ELMoForManyLangs?")
-    path = folder / (PureWindowsPath(named).name or CONFIG)  # it splits at both kinds of slashes
-    if path.name == CONFIG or not path.is_file():
+    inside = PureWindowsPath(named)  # it splits at both kinds of slashes
+    is_below = not inside.anchor and ".." not in inside.parts
+    # The original opens the path from the folder, so that this comes first. Other paths are of the publisher's machine.
+    below = [folder.joinpath(*inside.parts)] if is_below else []
+    path = next(filter(os.path.isfile, [*below, folder / inside.name]), folder / CONFIG)
+    if path.name == CONFIG:
+        if inside.name != PUBLISHED_SETTINGS:
+            warnings.warn(
+                f"{folder / CONFIG}: the settings that config_path names, {shown(named)}, are not in the folder, so "
+                "published ones are used (relu, clips of 3, 50 characters); if the training had others, add the file",
+                stacklevel=2,
+            )
         return None, {}
     settings = read_json(path)
     if not isinstance(settings, dict):
