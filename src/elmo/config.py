@@ -174,7 +174,7 @@ class TextConfig:
 
     Attributes:
         tokenizer: The name of the tokenizer (see `elmo.get_tokenizer`); "whitespace" for text that had been tokenized.
-        text: What a line held: "sentences", "paragraphs" or "wrapped" (see `elmo.text.reading`).
+        text: What a line held: "sentences", "paragraphs", "wrapped" or "conllu" (see `elmo.text.reading`).
         lowercase: Whether the text was converted to lower case.
         language: The code of its language, which also decides how paragraphs are split into sentences.
         oov_rate: The share of its tokens that are not in the vocabulary, or None if that is not known.

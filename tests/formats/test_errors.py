@@ -300,6 +300,22 @@ def test_a_config_with_an_unknown_key(native: Path) -> None:
     assert_refused(native, "config.json", "lstm", "'cel_clip'")
 
 
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({"oov_rate": -5}, ["oov_rate: -5", "from 0 to 1"]),
+        ({"oov_rate": 1.5}, ["oov_rate: 1.5", "from 0 to 1"]),
+        ({"text": "nonsense"}, ["text: 'nonsense'", "wrapped"]),
+    ],
+    ids=str,
+)
+def test_a_text_that_makes_no_sense(values: dict[str, Any], parts: list[str], native: Path) -> None:
+    """A negative rate used to end every command that reads text in a square root."""
+    config = json.loads((native / "config.json").read_text(encoding="utf-8"))
+    (native / "config.json").write_text(json.dumps({**config, "text": values}), encoding="utf-8")
+    assert_refused(native, "config.json", *parts)
+
+
 # --- failed saves
 
 

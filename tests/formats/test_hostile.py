@@ -9,6 +9,8 @@ import json
 import os
 import pickletools
 import stat
+import subprocess
+import sys
 import tarfile
 import tempfile
 import tracemalloc
@@ -277,6 +279,34 @@ def test_a_data_set_put_together_from_other_files(folder: Path) -> None:
         del file["char_embed"]
         file.create_virtual_dataset("char_embed", layout)
     assert_refused(folder, WEIGHTS_FILE, "'char_embed'", "another file")
+
+
+def endless_data_set(file: h5py.File, name: str, source: Path) -> None:
+    """Add a data set of no fixed length, for which HDF5 opens `source` when its shape is asked for."""
+    layout = h5py.VirtualLayout((261, 4), "f4", maxshape=(None, 4))
+    rows = slice(0, h5py.h5s.UNLIMITED)
+    layout[rows, :] = h5py.VirtualSource(str(source), "x", shape=(261, 4), maxshape=(None, 4))[rows, :]
+    file.create_virtual_dataset(name, layout)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
+def test_a_data_set_from_a_pipe_is_refused_at_once(folder: Path, tmp_path: Path) -> None:
+    """Opening the pipe would never return: so this runs in a process that can be ended."""
+    os.mkfifo(tmp_path / "pipe")
+    with h5py.File(folder / WEIGHTS_FILE, "a") as file:
+        del file["char_embed"]
+        endless_data_set(file, "char_embed", tmp_path / "pipe")
+    with h5py.File(tmp_path / "virtual.h5", "w") as file:
+        endless_data_set(file, "0", tmp_path / "pipe")
+    with h5py.File(tmp_path / "link.h5", "w") as file:
+        file["0"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/x")
+    for path, name in ((folder, "char_embed"), (tmp_path / "virtual.h5", "0"), (tmp_path / "link.h5", "0")):
+        found = subprocess.run(
+            [sys.executable, "-m", "elmo", "info", path], capture_output=True, encoding="utf-8", timeout=60, check=False
+        )
+        assert found.returncode == 2
+        assert f"data set '{name}'" in found.stderr
+        assert "which is not opened" in found.stderr
 
 
 def test_absurd_shapes_that_the_options_agree_with(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -78,15 +79,17 @@ def test_the_published_format_has_no_place_for_an_adaptive_softmax(tmp_path: Pat
     assert not (tmp_path / "vocab.txt").exists()
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_shapes_that_fit_no_adaptive_softmax_are_refused(rows: int, tmp_path: Path) -> None:
-    """A head must score its clusters and at least one word."""
+@pytest.mark.parametrize("rows", [0, 1, None])
+def test_shapes_that_fit_no_adaptive_softmax_are_refused(rows: int | None, tmp_path: Path) -> None:
+    """A head must score its clusters and at least one word; None makes it a single number."""
     model = make_model()
     softmax = AdaptiveSoftmax(len(WORDS), model.config.lstm.projection_dim, [4])
     formats.save_native(Model(model.bilm, softmax, Vocabulary(WORDS)), tmp_path)
     tensors = {name: tensor.detach() for name, tensor in softmax.state_dict().items()}
-    save_file(tensors | {"head.weight": tensors["head.weight"][:rows].clone()}, tmp_path / "softmax.safetensors")
-    with pytest.raises(ElmoError, match=rf"softmax\.safetensors: {rows} rows of 'head\.weight' fit no adaptive"):
+    head = torch.ones(()) if rows is None else tensors["head.weight"][:rows].clone()
+    save_file(tensors | {"head.weight": head}, tmp_path / "softmax.safetensors")
+    shape = re.escape(str(tuple(head.shape)))
+    with pytest.raises(ElmoError, match=rf"softmax\.safetensors: 'head\.weight' has shape {shape}, which fits no"):
         formats.load(tmp_path)
 
 

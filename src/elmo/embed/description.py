@@ -19,6 +19,7 @@ from numpy.lib import format as npy
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.formats.hdf5 import get_inside
 
 POOLED, INDEX = "sentence_vectors", "sentence_to_index"
 """The names in `.h5` and `.npz` files of all vectors of sentences, and in `.h5` files of the sentences' numbers."""
@@ -71,9 +72,11 @@ def _read_hdf5(path: Path) -> VectorFile | None:
             if not (pooled or "0" in file or INDEX in file):
                 return None
             facts = json.loads(json.dumps(dict(file.attrs), default=_plain))
-            first: Any = file.get(POOLED if pooled else "0")
+            first: Any = get_inside(file, path, POOLED if pooled else "0")
             num_sentences = len(first) if pooled else len(file) - (INDEX in file)
             return _described(None if first is None else (first.shape, first.dtype), num_sentences, pooled, facts)
+    except ElmoError:
+        raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, SystemError):
         return None  # damaged, or no HDF5: whoever reads it as a model will tell
 

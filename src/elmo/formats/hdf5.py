@@ -64,7 +64,7 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
             reason = file.visititems_links(partial(_reason_against, count(1)))
             found: dict[str, Stored] = {}
             if reason is None:
-                file.visititems(partial(_collect, found, file, path))
+                reason = file.visititems(partial(_collect, found, file, path))
         except _DAMAGE as error:
             raise ElmoError(f"{path}: a damaged HDF5 file ({error})") from None
         if reason is not None:
@@ -157,19 +157,55 @@ def _reason_against(numbers: Iterator[int], name: str, link: object) -> str | No
     return None
 
 
-def _collect(found: dict[str, Stored], file: h5py.File, path: Path, name: str, item: object) -> None:
+def _collect(found: dict[str, Stored], file: h5py.File, path: Path, name: str, item: object) -> str | None:
+    """Add a data set to those that were found. Return what is wrong with it; None makes h5py go on."""
     import h5py
 
     if isinstance(item, h5py.Dataset):
+        if is_elsewhere(item):
+            return f"data set '{name}': its numbers are in another file, which is not opened; copy them into this one"
         found[name] = Stored(tuple(item.shape or ()), partial(_read, file, path, name))
+    return None
+
+
+def is_elsewhere(dataset: h5py.Dataset) -> bool:
+    """Return whether the numbers of a data set are in other files.
+
+    This has to be asked before its shape: HDF5 opens those files to find out how long a virtual data set is, and never
+    returns if one of them is a pipe.
+    """
+    return bool(dataset.external) or dataset.is_virtual
+
+
+def get_inside(file: h5py.File, path: Path, name: str) -> object:
+    """Return a group or data set of an open HDF5 file without opening any other file.
+
+    Args:
+        file: The file.
+        path: Its path, for messages.
+        name: The name of the data set at the top level.
+
+    Returns:
+        The group or data set, or None if there is none of this name.
+
+    Raises:
+        ElmoError: If it is a link, or if its numbers are in other files.
+    """
+    import h5py
+
+    link: object = file.get(name, getlink=True)
+    if link is None:
+        return None
+    item = file[name] if isinstance(link, h5py.HardLink) else None
+    if item is None or (isinstance(item, h5py.Dataset) and is_elsewhere(item)):
+        raise ElmoError(f"{path}: data set '{name}' is in another place, which is not opened; copy it into this file")
+    return item
 
 
 def _read(file: h5py.File, path: Path, name: str) -> NDArray[np.float32]:
     where = f"{path}: data set '{name}'"
     try:
         dataset = cast("h5py.Dataset", file[name])  # opened only now, because each open data set takes some kilobytes
-        if dataset.external or dataset.is_virtual:
-            raise ElmoError(f"{where}: its numbers are in another file, which is not opened; copy them into this one")
         if dataset.dtype.kind not in "fiu":
             raise ElmoError(f"{where}: contains {dataset.dtype}, not numbers")
         if math.prod(dataset.chunks or ()) * dataset.dtype.itemsize > room(path.stat().st_size):

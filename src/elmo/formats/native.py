@@ -45,7 +45,8 @@ from elmo.formats.stored import (
 from elmo.formats.stored_types import StoredTypes, read_types
 from elmo.formats.tensors import require_few_mixes, require_sizes, require_weights
 from elmo.formats.words import READ, read_vocabulary
-from elmo.schema import from_mapping, to_mapping
+from elmo.schema import from_mapping, shown, to_mapping
+from elmo.text.reading import TEXTS
 
 if TYPE_CHECKING:
     from elmo.nn.bilm import BiLM, BiLMState
@@ -131,6 +132,10 @@ def _read_config(path: Path) -> tuple[BiLMConfig, TextConfig | None]:
     if isinstance(values, dict) and TEXT in values:
         known = cast("dict[str, object]", values)
         text = from_mapping(TextConfig, known[TEXT], f"{path}: {TEXT}")
+        if text.text not in TEXTS:
+            raise ElmoError(f"{path}: {TEXT}: text: {shown(text.text)} is not one of {', '.join(TEXTS)}")
+        if text.oov_rate is not None and not 0 <= text.oov_rate <= 1:
+            raise ElmoError(f"{path}: {TEXT}: oov_rate: {text.oov_rate} is not a share, which is a number from 0 to 1")
         values = {key: value for key, value in known.items() if key != TEXT}
     return bilm_config(values, str(path)), text
 
@@ -141,7 +146,8 @@ def _read_softmax(path: Path, bilm: StoredBiLM) -> StoredSoftmax:
     _require_same_bilm(path, metadata, bilm)
     found = StoredSoftmax(bilm.config.lstm.projection_dim, arrays)
     if (shapes := found.shapes) is None:
-        raise ElmoError(f"{path}: {len(arrays['head.weight'])} rows of 'head.weight' fit no adaptive softmax")
+        shape = arrays["head.weight"].shape
+        raise ElmoError(f"{path}: 'head.weight' has shape {shape}, which fits no adaptive softmax")
     return StoredSoftmax(found.dim, _read_weights(path, arrays, shapes))
 
 

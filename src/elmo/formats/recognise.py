@@ -277,7 +277,7 @@ def _options_beside(weights: Path) -> Path:
     for options in map(weights.with_name, names):
         if options.exists():
             return options
-    found = list(weights.parent.glob("*options*.json"))
+    found = [path for path in weights.parent.glob("*options*.json") if path.exists()]
     if len(found) == 1 and len(_weight_files(weights.parent)) == 1:
         return found[0]
     raise ElmoError(f"{weights}: there is no {OPTIONS} in the same folder, which gives the model's sizes; add it there")
