@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -263,6 +264,26 @@ def test_embedders_state_where_users_reach_for_it(files: tuple[str, str]) -> Non
     embedder.elmo_bilm._elmo_lstm.stateful = False
     np.testing.assert_allclose(embedder.embed_sentence(["A", "play"]), first, atol=1e-6, rtol=0)
     assert not embedder.elmo_bilm._elmo_lstm.stateful
+
+
+def test_an_embedder_can_be_pickled(files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pickle holds both names, which need not be a pair, as absolute paths; the carried state goes along."""
+    options = tmp_path / "elsewhere.json"
+    Path(files[0]).rename(options)
+    monkeypatch.chdir(tmp_path)
+    embedder = ElmoEmbedder(options.name, files[1])
+    embedder.embed_batch(BATCHES[0])
+    data = pickle.dumps(embedder)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    again = pickle.loads(data)
+    for found, wanted in zip(again.embed_batch(BATCHES[1]), embedder.embed_batch(BATCHES[1]), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    sizes = json.loads(options.read_text(encoding="utf-8"))
+    sizes["lstm"]["cell_clip"] = 0.01
+    options.write_text(json.dumps(sizes), encoding="utf-8")
+    with pytest.raises(ElmoError, match="is another model than when the ElmoEmbedder was pickled"):
+        pickle.loads(data)
 
 
 def test_sentences_are_taken_batch_by_batch(files: tuple[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -537,6 +538,28 @@ def test_a_model_with_a_lexicon_takes_words_by_number(tmp_path: Path) -> None:
     [wanted] = elmo.load(tmp_path / "model").embed([["play", "日本"]])
     np.testing.assert_allclose(found[0].detach(), wanted, atol=TOLERANCE, rtol=0)
     layer.load_state_dict(layer.state_dict())
+
+
+def pickled(module: Any) -> Any:
+    return pickle.loads(pickle.dumps(module))
+
+
+def test_layers_can_be_pickled(files: tuple[str, str]) -> None:
+    """`torch.save` and the processes of other programs pickle whole models."""
+    ids, numbers = batch_to_ids(BATCHES[0]), numbers_of(BATCHES[0])
+    for cached in (None, WORDS):
+        options: Any = {"dropout": 0.0, "vocab_to_cache": cached}
+        layers = Elmo(*files, 2, **options), ElmoTokenEmbedder(*files, projection_dim=5, **options)
+        for layer in layers:
+            again = pickled(layer)
+            torch.testing.assert_close(again(ids, numbers), layer(ids, numbers))
+            torch.testing.assert_close(again(ids, numbers), layer(ids, numbers))  # from the carried state
+            assert_equal_states(again.state_dict(), layer.state_dict())
+    parts = _ElmoBiLm(*files), _ElmoCharacterEncoder(*files)
+    for part in parts:
+        again = pickled(part)
+        torch.testing.assert_close(again(ids), part(ids))
+        again.load_state_dict(part.state_dict())
 
 
 # --- ElmoTokenEmbedder

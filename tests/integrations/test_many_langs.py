@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,13 @@ def test_neither_batch_nor_earlier_calls_matter(folder: Path) -> None:
         np.testing.assert_allclose(got, array, atol=2e-6, rtol=0)
     for got, sentence in zip(whole, SENTENCES, strict=True):
         np.testing.assert_allclose(embedder.sents2elmo([sentence], -2)[0], got, atol=2e-6, rtol=0)
+
+
+def test_it_can_be_pickled(folder: Path) -> None:
+    embedder = Embedder(folder)
+    again = pickle.loads(pickle.dumps(embedder))
+    np.testing.assert_array_equal(again.sents2elmo([["play"]])[0], embedder.sents2elmo([["play"]])[0])
+    assert again.word_lexicon == embedder.word_lexicon
 
 
 def test_the_attributes_that_programs_read(folder: Path) -> None:

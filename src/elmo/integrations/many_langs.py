@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from elmo import embed, formats
 from elmo.embed.batching import Sentence
+from elmo.embed.embedder import lasting_source
 from elmo.embed.layers import Layers
 from elmo.formats import Model
 from elmo.schema import to_mapping
@@ -65,6 +66,7 @@ class Embedder:
         self.char_lexicon = dict(model.lexicon.characters) if model.lexicon else None
         self.word_lexicon = (dict(model.lexicon.words) or None) if model.lexicon else None
         self._embedder = embed.Embedder(model, device="cuda" if self.use_cuda else "cpu")
+        self._embedder.source = lasting_source(model_dir)  # by which it can be pickled
 
     def sents2elmo(self, sents: Iterable[Sentence], output_layer: int = MEAN) -> list[NDArray[np.float32]]:
         """Embed sentences and return one array for each, in their order.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, tee
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import h5py
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmo.embed.embedder import Embedder
+from elmo.embed.embedder import Embedder, lasting_source
 from elmo.errors import ElmoError
 from elmo.formats.elmo import load_pair, or_default
 from elmo.formats.files import write_all
@@ -70,12 +70,38 @@ class _BiLM:
         self._elmo_lstm = _LSTM(owner)
 
 
+class _EmbedderOfPair(Embedder):
+    """An `Embedder` of a model of two files, whose pickle holds the names of both."""
+
+    def __init__(self, options_file: str | Path | None, weight_file: str | Path | None, device: torch.device) -> None:
+        super().__init__(load_pair(options_file, weight_file), device=device)
+        self._files = [None if file is None else lasting_source(file) for file in (options_file, weight_file)]
+        self.source = self._files[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the names of the files instead of the packed weights, which only this process can use."""
+        _, (*_, fingerprint), state = super().__reduce__()
+        device = torch.device("cpu") if self._gpu is None else self._gpu
+        return _load_again, (*self._files, device, fingerprint), state
+
+
+def _load_again(
+    options_file: str | Path | None, weight_file: str | Path | None, device: torch.device, fingerprint: str
+) -> _EmbedderOfPair:
+    embedder = _EmbedderOfPair(options_file, weight_file, device)
+    if embedder.fingerprint != fingerprint:
+        raise ElmoError(f"{weight_file}: is another model than when the ElmoEmbedder was pickled; pickle a new one")
+    return embedder
+
+
 class ElmoEmbedder:
     """Embeds tokenized sentences with a model of two files, using the engine of `elmo.Embedder`.
 
     Sentence i of a batch starts from the state in which sentence i of the previous batch ended, whichever method was
     called for it. `embedder.elmo_bilm._elmo_lstm.stateful = False` turns this off, and
     `embedder.elmo_bilm._elmo_lstm.reset_states()` forgets the state.
+
+    A pickle holds the names of the two files, not the weights, and whoever reads it loads the model again.
 
     Args:
         options_file: The model's options: a path, or the address under which they were published.
@@ -95,7 +121,7 @@ class ElmoEmbedder:
         self.cuda_device = cuda_device
         self.stateful = True
         self._device = find_device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
-        self._embedder = Embedder(load_pair(*or_default(options_file, weight_file)), device=self._device)
+        self._embedder = _EmbedderOfPair(*or_default(options_file, weight_file), self._device)
 
     @property
     def elmo_bilm(self) -> _BiLM:

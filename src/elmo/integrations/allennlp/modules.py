@@ -121,9 +121,10 @@ class _Renamed(nn.Module):
     Where the layout differs, `state_dict` returns a copy, so changing it does not change the module.
     """
 
-    def __init__(self, renames: Sequence[Rename]) -> None:
-        super().__init__()
-        self._renames = renames
+    @property
+    def _renames(self) -> Sequence[Rename]:
+        """The layout. It is no attribute of the module, because its functions can't be pickled."""
+        raise NotImplementedError
 
     def state_dict(  # pyright: ignore[reportIncompatibleMethodOverride] - torch has three signatures for it
         self, *args: Any, prefix: str = "", **options: Any
@@ -169,9 +170,13 @@ class ElmoCharacterEncoder(_Renamed):
         return encoder
 
     def _hold(self, bilm: BiLM) -> None:
-        super().__init__(ENCODER if type(bilm.token_encoder) is CharEncoder else [])
+        super().__init__()
         self.encoder = bilm.token_encoder
         self.output_dim = bilm.config.lstm.projection_dim
+
+    @property
+    def _renames(self) -> Sequence[Rename]:
+        return ENCODER if type(self.encoder) is CharEncoder else []
 
     def get_output_dim(self) -> int:
         """Return the width of a token vector (P)."""
@@ -199,7 +204,7 @@ class ElmoLstm(_Renamed):
     """
 
     def __init__(self, bilm: BiLM) -> None:
-        super().__init__(LSTM)
+        super().__init__()
         self._config, lstm = bilm.config.lstm, bilm.config.lstm
         self.input_size = self.hidden_size = lstm.projection_dim
         self.cell_size, self.num_layers = lstm.dim, lstm.n_layers
@@ -209,6 +214,10 @@ class ElmoLstm(_Renamed):
                 self.add_module(f"{name}_layer_{number}", part)
         self.stateful = True
         self._states: tuple[Tensor, ...] | None = None
+
+    @property
+    def _renames(self) -> Sequence[Rename]:
+        return LSTM
 
     @property
     def forward_layers(self) -> list[nn.Module]:
