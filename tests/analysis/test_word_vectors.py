@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from elmo.analysis.word_vectors import add_to_rows, type_vectors
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.word_vectors import write_word_vectors
+from elmo.targets import unfinished_folder
 from elmo.tasks.common.static_vectors import read_vectors
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
@@ -214,6 +216,40 @@ def test_the_command(
     assert json.loads(out)["num_vectors"] == 20
     assert load_word_vectors("c.kv").index_to_key[0][-2:] in ("#1", "#2")
     assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.txt", "c.kv", "pairs.tsv", "four.txt"}
+
+
+@pytest.mark.parametrize("name", ["words.txt", "words.kv"])
+def test_a_file_that_was_made_meanwhile_is_kept(name: str, tmp_path: Path) -> None:
+    """The vectors may have taken hours, so they are not lost either."""
+    pytest.importorskip("gensim", reason="needs the extra 'static'")
+    path, other = tmp_path / name, tmp_path / name.replace(".", "-3.")
+    for taken in (path, tmp_path / name.replace(".", "-2.")):
+        taken.write_text("precious")
+    with pytest.raises(ElmoError, match=rf"{name}: has been made meanwhile, .*the vectors are in .*{other.name}$"):
+        write_word_vectors(path, list("ab"), np.eye(2, dtype=np.float32))
+    assert path.read_text() == "precious"
+    assert load_word_vectors(str(other)).index_to_key == ["a", "b"]
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked on Windows")
+@pytest.mark.parametrize("command", ["types", "static"])
+def test_only_one_process_writes_a_file(
+    command: str,
+    model_folder: Path,
+    corpus: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("gensim", reason="needs the extra 'static'")
+    out = tmp_path / "out.txt"
+    model = [str(model_folder)] if command == "types" else []
+    with unfinished_folder(tmp_path / ".out.txt.unfinished", out, lambda: False):
+        code, _, error = run_main([command, *model, str(corpus.folder), str(out)], monkeypatch, capsys)
+    assert code == 2
+    assert error == f"elmo: {out}: another process is writing it; wait for that one, or end it\n"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def command(
         )
         num_tokens = corpus.num_tokens
         del corpus  # Windows cannot delete files that are still mapped into memory
-    write_word_vectors(out, found.names, found.vectors, found.counts)
+        write_word_vectors(out, found.names, found.vectors, found.counts)
     seconds = time.monotonic() - started
     figures = {
         "file": str(out),

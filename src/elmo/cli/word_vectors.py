@@ -21,13 +21,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @contextmanager
 def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generator[Corpus]:
-    """Open a corpus folder, or prepare a text as one in a temporary folder next to `out`.
+    """Open a corpus folder, or prepare a text as one in a temporary folder next to `out`, and lock `out` meanwhile.
 
     Raises:
-        ElmoError: If options say how to read a corpus, which has been read already.
+        ElmoError: If options say how to read a corpus, which has been read already, or if another process is writing
+            `out`.
     """
     from tempfile import TemporaryDirectory
 
+    from elmo.targets import unfinished_folder
     from elmo.text.conllu import layout_by_name
     from elmo.text.corpus import Corpus
     from elmo.text.prepare import prepare
@@ -36,7 +38,8 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     is_corpus = Path(source).is_dir()
     if is_corpus and (told := [name for name in reading if is_given(name)]):
         raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
-    with TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:
+    unfinished = out.absolute().with_name(f".{out.name}.unfinished")
+    with unfinished_folder(unfinished, out, lambda: False), TemporaryDirectory(dir=unfinished) as work:
         if is_corpus:
             corpus = Corpus.open(source)
             corpus.verify()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.files import write_all
 
@@ -28,15 +31,22 @@ def write_word_vectors(
     """Write a vector for each word, in the format that the ending of `path` names.
 
     Args:
-        path: The file. `.kv` is gensim's own format, one file for `KeyedVectors.load`. Any other ending is the text
-            format of word2vec, which `KeyedVectors.load_word2vec_format` and many other programs read.
+        path: The file, which must be new. `.kv` is gensim's own format, one file for `KeyedVectors.load`. Any other
+            ending is the text format of word2vec, which `KeyedVectors.load_word2vec_format` and many other programs
+            read.
         words: The distinct words, the most frequent first: programs that read only a part of a file read its beginning.
         vectors: A vector for each word, (V, D).
         counts: How often each word occurs. Only `.kv` keeps it, as the attribute "count".
 
     Raises:
-        ElmoError: If the ending is `.kv` and gensim is not installed.
+        ElmoError: If the ending is `.kv` and gensim is not installed, or if there is a file at `path`. The vectors,
+            which may have taken hours, are then in a file of another name, which the message says.
     """
+    if os.path.lexists(path):
+        names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
+        other = next(name for name in names if not os.path.lexists(name))
+        write_word_vectors(other, words, vectors, counts)
+        raise ElmoError(f"{path}: has been made meanwhile, by another program; the vectors are in {other}")
     if path.suffix != KEYED:
         write_all({path: lambda partial: _write_text(partial, words, vectors)})
         return
