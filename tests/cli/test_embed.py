@@ -158,6 +158,8 @@ def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
             ["model", "text.txt", "out.h5", "--top", "--layers", "all"],
             "elmo: --all, --top and --average are other names for values of --layers",
         ),
+        (["model", "text.txt", "out.h5", "--all", "--top"], "elmo: --all, --top and --average are other names for"),
+        (["model", "text.txt", "out.h5", "--average", "--all"], "elmo: --all, --top and --average are other names for"),
         (["model", "text.txt", "old.h5"], "elmo: old.h5: exists already; remove it, or pass --overwrite"),
         (["model", "text.txt", "link.h5"], "elmo: link.h5: exists already; remove it, or pass --overwrite"),
         (

@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     help="all (each kept separate, where embed in Python takes the mean), top, mean, token (layer 0), the number of a "
     "layer, or weights such as 0.2,0.3,0.5.",
 )
-@click.option("--all", "alias", flag_value="all", help="The same as --layers all, for scripts written for AllenNLP.")
-@click.option("--top", "alias", flag_value="top", metavar="N", help="The same as --layers top.")
-@click.option("--average", "alias", flag_value="mean", help="The same as --layers mean.")
+@click.option("--all", "all_layers", is_flag=True, help="The same as --layers all, for scripts written for AllenNLP.")
+@click.option("--top", "top_layer", is_flag=True, metavar="N", help="The same as --layers top.")
+@click.option("--average", "mean_of_layers", is_flag=True, help="The same as --layers mean.")
 @click.option(
     "--pool",
     type=click.Choice(["mean", "max", "first-last"]),
@@ -104,7 +104,9 @@ def command(
     texts: tuple[str, ...],
     output: Path,
     layers: Layers,
-    alias: Layers | None,
+    all_layers: bool,
+    top_layer: bool,
+    mean_of_layers: bool,
     precision: Precision,
     device: str,
     devices: str | None,
@@ -135,8 +137,12 @@ def command(
     from elmo.text.reading import expand
 
     # Everything that can be refused without the model is refused before it is loaded.
-    if alias and is_given("layers"):
+    other_names: dict[Layers, bool] = {"all": all_layers, "top": top_layer, "mean": mean_of_layers}
+    named = [value for value, is_named in other_names.items() if is_named]
+    if len(named) + is_given("layers") > 1:
         raise ElmoError("--all, --top and --average are other names for values of --layers; pass only one of them")
+    if named:
+        layers = named[0]
     check_target(output, overwrite)
     is_parquet = output.suffix.lower() == ".parquet"
     if ids and not is_parquet:
@@ -148,13 +154,13 @@ def command(
     with _saying_what_is_kept(output), _open(model, device, devices, precision, threads) as embedder:
         choice = choose_reading(embedder, paths, encoding=encoding, ids=ids, **given)
         sentences = _Text(paths, choice.reading, ids if is_parquet else None)
-        if (note := _note_on_size(embedder, paths, choice.reading, alias or layers, options)) is not None:
+        if (note := _note_on_size(embedder, paths, choice.reading, layers, options)) is not None:
             click.echo(f"elmo: {output}: {note}", err=True)
         written = embedder.write(
             output,
             # A run that continues, or starts over, reads the text a second time, unless it comes from a pipe.
             sentences if sentences.can_be_read_again else iter(sentences),
-            layers=alias or layers,
+            layers=layers,
             overwrite=overwrite,
             total_bytes=count_bytes(paths),
             located=is_parquet,
