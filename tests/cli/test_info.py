@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -20,8 +21,11 @@ import make_many_langs
 import make_nlpl
 import make_tensorflow
 from bridge import make_model
+from commands import run_main
 from elmo import formats
 from elmo.cli.main import cli
+from elmo.config import TextConfig
+from elmo.embed.description import find_vectors
 from elmo.errors import ElmoError
 
 
@@ -151,6 +155,55 @@ def test_a_model_that_cannot_be_converted_leaves_nothing(tmp_path: Path) -> None
     result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "copy")])
     assert isinstance(result.exception, ElmoError)
     assert not (tmp_path / "copy").exists()
+
+
+def test_convert_writes_where_a_link_leads(tmp_path: Path) -> None:
+    source = make_native(tmp_path / "model")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "link")])
+    assert result.exception is None
+    assert (tmp_path / "link").is_symlink()
+    assert formats.load(tmp_path / "disk").config == formats.load(source).config
+
+
+def test_no_control_characters_reach_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither in a message, which stays one line, nor in a result."""
+    evil = "word2vec\x1b]0;owned\x07\nall is well"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "meta.json").write_text(json.dumps({"algorithm": evil}), encoding="utf-8")
+    code, _, error = run_main(["info", str(tmp_path / "other")], monkeypatch, capsys)
+    assert code == 2
+    assert "word2vec\\x1b]0;owned\\x07 all is well" in error
+    model = formats.load(make_bilm_hdf5.make(tmp_path / "model")[0])
+    model.text = TextConfig("ptb\x1b]0;owned\x07")
+    formats.save_native(model, tmp_path / "native")
+    code, out, _ = run_main(["info", str(tmp_path / "native")], monkeypatch, capsys)
+    assert code == 0
+    assert "tokenizer ptb\\x1b]0;owned\\x07" in out
+    assert "\x1b" not in out
+
+
+def test_a_file_of_vectors_of_no_shape(tmp_path: Path) -> None:
+    """No file of ours is like these; `elmo info` says so in a sentence."""
+    np.savez(tmp_path / "number.npz", sentence_vectors=np.float32(3))
+    assert find_vectors(tmp_path / "number.npz") is None
+    with zipfile.ZipFile(tmp_path / "long.npz", "w") as archive, archive.open("0.npy", "w") as file:
+        np.lib.format.write_array(file, np.zeros((4, 6), np.float32), version=(2, 0))
+    found = find_vectors(tmp_path / "long.npz")
+    assert found is not None
+    assert (found.num_sentences, found.width) == (1, 6)
+
+
+def test_a_table_of_another_program(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="needs the extra 'parquet'")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
+    kind = pa.list_(pa.struct([("x", pa.float32())]), 2)
+    rows = pa.array([[{"x": 1.0}, {"x": 2.0}]], kind)
+    parquet.write_table(pa.table({"sentence": pa.array([0]), "vector": rows}), tmp_path / "x.parquet")
+    assert find_vectors(tmp_path / "x.parquet") is None
 
 
 def test_a_hostile_file_gives_one_sentence(tmp_path: Path) -> None:

@@ -342,7 +342,15 @@ def test_a_model_without_its_weights_is_not_complete(site: Site) -> None:
     assert [(model.folder, model.is_complete) for model in cached_models()] == [(folder, False)]
 
 
-@pytest.mark.parametrize("damaged", ["{}", "[]", '{"name": "a", "wanted": [], "files": {"weights.hdf5": {}}}'])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "{}",
+        "[]",
+        '{"name": "a", "wanted": [], "files": {"weights.hdf5": {}}}',
+        '{"name": "a", "wanted": [3], "files": {}}',
+    ],
+)
 def test_a_damaged_record_is_refused(damaged: str, site: Site) -> None:
     get(site)
     (record,) = download.cache_folder().glob("*/.download.json")

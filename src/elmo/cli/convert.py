@@ -58,9 +58,10 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
         )
     _require_new_or_model(target, kind)  # before a long download or conversion
     model = load(source)
-    target.absolute().parent.mkdir(parents=True, exist_ok=True)
+    place = target.resolve()  # a folder can't take the place of a link
+    place.parent.mkdir(parents=True, exist_ok=True)
     # TARGET appears complete or not at all: files are written to another folder, where a killed run also leaves them.
-    work = target.absolute().with_name(f".{target.absolute().name}.unfinished")
+    work = place.with_name(f".{place.name}.unfinished")
     with unfinished_folder(work, target, lambda: False):
         made = work / "model"
         if made.exists():
@@ -76,8 +77,8 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
                 raise ElmoError(f"{target}: exists already and holds something else; choose a new folder")
         else:
             if target.exists():  # an empty folder, which Windows would not replace
-                target.absolute().rmdir()
-            made.replace(target.absolute())
+                place.rmdir()
+            made.replace(place)
     done = f"{target}: {kind} model, from {model.origin}"
     print_result(
         f"{done}; it was already there" if is_done else done,

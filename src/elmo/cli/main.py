@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from elmo.cli.shared import as_typed
+from elmo.cli.shared import as_typed, without_controls
 from elmo.errors import ElmoError
 from elmo.extras import EXTRAS, missing
 
@@ -131,7 +131,8 @@ def _sentence(error: ElmoError | OSError) -> str:
     from elmo.targets import is_full_disk
 
     if not (isinstance(error, OSError) and is_full_disk(error)):
-        return as_typed(str(error))
+        # A name from a stranger's file may hold ends of lines, and anything else that a terminal would act upon.
+        return without_controls(" ".join(as_typed(str(error)).splitlines()))
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}can't be written ({error.strerror}); make room on the disk, then start the same command again"
 

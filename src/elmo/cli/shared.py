@@ -105,6 +105,9 @@ _SUBJECT = re.compile(rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|f
 _ARGUMENT = re.compile(rf"(?<!^)(?<![\w./\\])({'|'.join(OPTIONS)})=('[^']*'|\w+|\.\.\.)(?![\w./\\])")
 
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
 def as_typed(message: str) -> str:
     """Return a message of the library for people who type.
 
@@ -117,6 +120,15 @@ def as_typed(message: str) -> str:
         return OPTIONS[name] if value in ("True", "False", "...") else " ".join((OPTIONS[name], value.strip("'")))
 
     return _ARGUMENT.sub(option, _SUBJECT.sub(lambda subject: OPTIONS[subject[1]], message))
+
+
+def without_controls(text: str) -> str:
+    """Return a text with escapes in place of control characters other than tabs and ends of lines.
+
+    Names and facts from a stranger's files are printed, and control characters can move a terminal's cursor or do
+    worse.
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def is_given(option: str) -> bool:
@@ -152,6 +164,8 @@ def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, to_st
     """
     if as_json:  # JSON has to be UTF-8, but file names may contain other bytes
         sentence = json.dumps(figures, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+    else:
+        sentence = without_controls(sentence)
     click.echo(sentence, err=to_stderr)
 
 

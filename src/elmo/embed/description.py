@@ -93,9 +93,10 @@ def _read_npz(path: Path) -> VectorFile | None:
             if not names:
                 return _described(None, 0, pooled, facts)
             with archive.open(first) as member:
-                npy.read_magic(member)
-                shape, _, dtype = npy.read_array_header_1_0(member)
-            return _described((shape, dtype), shape[0] if pooled else len(names), pooled, facts)
+                version = npy.read_magic(member)
+                read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+                shape, _, dtype = read_header(member)
+            return _described((shape, dtype), shape[0] if pooled and shape else len(names), pooled, facts)
     except (BadZipFile, EOFError, ValueError, RuntimeError, struct.error, zlib.error) as error:
         raise ElmoError(f"{path}: is damaged ({error}); write it again") from None
 
@@ -117,7 +118,10 @@ def _read_parquet(path: Path) -> VectorFile | None:
     vector = kind.value_type if types.is_list(kind) else kind
     if not types.is_fixed_size_list(vector):
         return None  # of another program
-    dtype = np.dtype(vector.value_type.to_pandas_dtype())
+    try:
+        dtype = np.dtype(vector.value_type.to_pandas_dtype())
+    except NotImplementedError:
+        return None  # of another program, too
     layers = len(names) if names[0].startswith("layer_") else None
     return VectorFile(num_sentences, layers, vector.list_size, dtype.name, pooled, facts)
 

@@ -328,6 +328,7 @@ def _is_record(record: Any) -> bool:
     return (
         isinstance(record, dict)
         and all(isinstance(record.get(key), kind) for key, kind in kinds.items())
+        and all(isinstance(name, str) for name in record["wanted"])
         and all(isinstance(facts, dict) and {"sha256", "date"} <= facts.keys() for facts in record["files"].values())
     )
 
