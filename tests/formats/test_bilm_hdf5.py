@@ -77,6 +77,26 @@ def test_the_number_of_characters_is_the_files(n_characters: int, tmp_path: Path
     assert model.config.char_cnn.n_characters == 262
 
 
+TENSORFLOW = {"W_0": "kernel", "B": "bias", "W_P_0": "projection/kernel"}
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_one_direction_as_bilm_tf_exports_it(num_layers: int, tmp_path: Path) -> None:
+    """The export renames only what is below RNN_0 or RNN_1, which a single direction does not have."""
+    options = make_options("one_direction")
+    options["lstm"]["n_layers"] = num_layers
+    weights = make_weights(options)
+    exported: Weights = {}
+    for name, array in weights.items():
+        scope, _, tensor = name.rpartition("/")
+        if scope.startswith("RNN_0/"):
+            scope = scope.replace("RNN_0/RNN", "rnn")
+            name = f"{scope.replace('MultiRNNCell/Cell0/', '') if num_layers == 1 else scope}/{TENSORFLOW[tensor]}"
+        exported[name] = array
+    assert any(name.startswith("rnn/") for name in exported)
+    assert_matches(formats.load(write(tmp_path, options, exported)), options, weights)
+
+
 def test_options_of_training_are_no_obstacle(tmp_path: Path) -> None:
     """The options of bilm-tf describe the whole training and hold keys that nobody reads."""
     options = {

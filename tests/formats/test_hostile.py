@@ -180,7 +180,8 @@ def test_an_archive_by_macos(tmp_path: Path) -> None:
     source, _, _ = make_nlpl.make_folder(tmp_path / "193")
     path = make_nlpl.make_zip(tmp_path / "model.zip", source, "193/")
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("__MACOSX/193/._options.json", b"")
+        for name in ("__MACOSX/193/._options.json", "._193", ".DS_Store"):
+            archive.writestr(name, b"")
     assert formats.load(path).origin.startswith("archive: model.zip holds")
 
 

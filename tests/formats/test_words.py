@@ -69,6 +69,14 @@ def test_every_source_of_hdf5_weights(tmp_path: Path) -> None:
     assert_matches(formats.load(folder), WordOracle(weights, options))
 
 
+def test_lines_of_the_vocabulary_are_stripped(tmp_path: Path) -> None:
+    """As in bilm-tf: nobody would write a word with a space at its end, and "the" would silently become <UNK>."""
+    folder, _, _ = make(tmp_path)
+    wanted = elmo.load(folder).embed([["the"]])[0]
+    write_words(folder, [f"\t{word} " for word in WORDS])
+    np.testing.assert_array_equal(elmo.load(folder).embed([["the"]])[0], wanted)
+
+
 def test_options_need_not_count_the_words(tmp_path: Path) -> None:
     options = make_options()
     del options["n_tokens_vocab"]

@@ -85,12 +85,17 @@ def unpacked(path: Path) -> Generator[Path]:
         root = Path(name)
         _unpack(path, root)
         # Archives may hold their files at the top or in one folder.
-        while len(inside := [path for path in root.iterdir() if path.name != _FINDER]) == 1 and inside[0].is_dir():
+        while len(inside := [path for path in root.iterdir() if not _is_metadata(path)]) == 1 and inside[0].is_dir():
             root = inside[0]
         try:
             yield root
         except ElmoError as error:
             raise ElmoError(str(error).replace(str(root), str(path))) from None
+
+
+def _is_metadata(path: Path) -> bool:
+    """Return whether a file or folder is one that macOS adds to archives: `__MACOSX`, `._model` or `.DS_Store`."""
+    return path.name == _FINDER or (path.name.startswith(".") and path.is_file())
 
 
 def _unpack(path: Path, root: Path) -> None:

@@ -215,11 +215,7 @@ def read_bilm(source: Source, options: Path, words: Path) -> tuple[StoredBiLM, V
     config = _config(source, options)
     require_sizes(config, options)
     shapes, where = bilm_shapes(config), (source.path, source.noun, source.num_bytes)
-    # bilm-tf does not wrap a single LSTM layer in a stack of cells. It is given the name that it would have in one.
-    stored = {
-        re.sub(r"^(RNN_[01]/RNN)/LSTMCell/", r"\1/MultiRNNCell/Cell0/LSTMCell/", name): item
-        for name, item in source.stored.items()
-    }
+    stored = {_published(name): item for name, item in source.stored.items()}
     if config.n_tokens_vocab is None:
         rows = f"{source.path}: {source.noun} '{CHARACTERS}'"
         stored[CHARACTERS] = rows_of_bytes(rows, stored[CHARACTERS], _STORED_CHARACTERS)
@@ -234,6 +230,19 @@ def read_bilm(source: Source, options: Path, words: Path) -> tuple[StoredBiLM, V
     encoder = {name: array for name, array in weights.items() if name.startswith("word_encoder.")}
     vocabulary = _in_our_order(encoder, config.n_tokens_vocab, listed, READ)
     return StoredBiLM(config, weights | encoder), vocabulary
+
+
+def _published(name: str) -> str:
+    """Return the name that a tensor of the LSTMs would have in a model of two directions and several layers.
+
+    bilm-tf does not wrap a single layer in a stack of cells. A single direction has no scope of its own, and then the
+    export leaves the names of its tensors as they are in TensorFlow.
+    """
+    name = re.sub(r"^rnn/", "RNN_0/RNN/", name)
+    name = re.sub(r"^(RNN_[01]/RNN)/LSTMCell/", r"\1/MultiRNNCell/Cell0/LSTMCell/", name)
+    for theirs, ours in (("projection/kernel", "W_P_0"), ("kernel", "W_0"), ("bias", "B")):
+        name = re.sub(rf"^(RNN_0/RNN/.*/LSTMCell)/{theirs}$", rf"\1/{ours}", name)
+    return name
 
 
 def input_of(config: BiLMConfig) -> str:
@@ -297,7 +306,9 @@ def _in_our_order(weights: Weights, num_words: int, path: Path, use: str) -> Voc
 
     The rows of all `weights` move with their words. `use` says in messages what expects `num_words`.
     """
-    words = [word for word in read_so_many(path, num_words, use) if word != NO_WORD]
+    # bilm-tf strips each line, too; a word of nothing but a rare space stays one here.
+    words = [word.strip() or word for word in read_so_many(path, num_words, use)]
+    words = [word for word in words if word != NO_WORD]
     require_as_many(path, len(words), num_words, use)
     missing = next((word for word in SPECIAL_WORDS if word not in words), None)
     if missing is not None:

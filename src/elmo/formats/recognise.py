@@ -36,8 +36,9 @@ READS = (
     "a bilm-tf checkpoint (its .index file), an AllenNLP task model (weights.th), an ELMoForManyLangs folder "
     "(encoder.pkl, token_embedder.pkl), or an archive of one of these"
 )
-BILM = (CHARACTERS, "RNN_0")
-"""The top-level names of a biLM in an HDF5 file. A biLM that reads whole words has only the second one."""
+BILM = (CHARACTERS, "RNN_0", "rnn")
+"""The top-level names of a biLM in an HDF5 file. A biLM that reads whole words does not have the first one, and the
+last one takes the place of the second in one of a single direction that bilm-tf exported."""
 
 PARTS = (*BILM, "softmax", EMBEDDING)
 """The top-level names of an HDF5 file that show which parts of a model it contains."""
