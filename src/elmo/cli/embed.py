@@ -137,8 +137,8 @@ def command(
     from elmo.text.reading import expand
 
     # Everything that can be refused without the model is refused before it is loaded.
-    other_names: dict[Layers, bool] = {"all": all_layers, "top": top_layer, "mean": mean_of_layers}
-    named = [value for value, is_named in other_names.items() if is_named]
+    other_names: list[tuple[Layers, bool]] = [("all", all_layers), ("top", top_layer), ("mean", mean_of_layers)]
+    named: list[Layers] = [value for value, is_named in other_names if is_named]
     if len(named) + is_given("layers") > 1:
         raise ElmoError("--all, --top and --average are other names for values of --layers; pass only one of them")
     if named:

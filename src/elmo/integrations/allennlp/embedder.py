@@ -121,7 +121,8 @@ class ElmoEmbedder:
         self.cuda_device = cuda_device
         self.stateful = True
         self._device = find_device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
-        self._embedder = _EmbedderOfPair(*or_default(options_file, weight_file), self._device)
+        options_file, weight_file = or_default(options_file, weight_file)
+        self._embedder = _EmbedderOfPair(options_file, weight_file, self._device)
 
     @property
     def elmo_bilm(self) -> _BiLM:
