@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import counted, examples, json_option, print_result
+from elmo.cli.shared import counted, examples, json_option, print_result, without_controls
 
 if TYPE_CHECKING:
     from elmo.embed.description import VectorFile
@@ -55,7 +55,7 @@ def command(model: str, as_json: bool) -> None:
             return
     loaded = load(model)
     if loaded.card and not as_json:
-        click.echo(f"{without_head(loaded.card).strip()}\n")
+        click.echo(f"{without_controls(without_head(loaded.card)).strip()}\n")
     words = None if loaded.vocabulary is None else len(loaded.vocabulary)
     warm = ", and a warm state" if loaded.warm_arrays else ""
     stored = f"; those of {len(loaded.types):,} words are stored" if loaded.types else ""
@@ -128,8 +128,6 @@ def _describe_result(path: Path) -> tuple[str, dict[str, Any]] | None:
 
 def _tell_vectors(vectors: VectorFile) -> str:
     """Tell what a file of vectors holds, and what made it."""
-    from elmo.formats.card import without_head
-
     tokens = f" and {counted(vectors.facts['num_tokens'], 'token')}" if "num_tokens" in vectors.facts else ""
     layers = "" if vectors.num_layers is None else f", {counted(vectors.num_layers, 'layer')}"
     numbers = "" if vectors.width is None else f"{layers}, {vectors.width} wide, {vectors.dtype}"
@@ -142,9 +140,7 @@ def _tell_vectors(vectors: VectorFile) -> str:
         return f"{held}\nThe file does not say what made it."
     by = vectors.facts.get("made_by", "another program")
     told = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
-    return without_head(
-        f"{held}\nMade by {by}: {told}."
-    )  # without control characters, as the file may come from a stranger
+    return f"{held}\nMade by {by}: {told}."
 
 
 def _inputs(source: Mapping[str, Any]) -> str:
@@ -164,7 +160,8 @@ def _tell_run(folder: Path, as_json: bool) -> None:
     (config, recipe), results = read_config(folder), read_results(folder)
     metric, card = get_task(config.task).metric, folder / CARD
     if card.exists() and not as_json:
-        click.echo(f"{without_head(card.read_text(encoding='utf-8', errors='replace')).strip()}\n")
+        text = card.read_text(encoding="utf-8", errors="replace")
+        click.echo(f"{without_controls(without_head(text)).strip()}\n")
     elmo = "without ELMo" if config.bilm is None else f"with ELMo ({config.bilm})"
     scores = describe_scores(results, metric) or "not finished; run the same elmo task train again to continue"
     seeds = f", seeds {', '.join(str(result.seed) for result in results)}" if results else ""

@@ -46,7 +46,6 @@ Architecture: Peters et al. 2018, *Deep contextualized word representations*.
 _ANY_WORD = "The model reads any word by its characters"
 _KNOWN_WORDS = "The model reads the words of its vocabulary, any other as `<UNK>`"
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HEAD = re.compile(r"---\n.*?\n---\n", re.DOTALL)
 
 
@@ -87,12 +86,8 @@ def table_rows(cells: Mapping[str, str]) -> str:
 
 
 def without_head(card: str) -> str:
-    """Return a card without its head and without control characters.
-
-    The card may come from a stranger, and control characters can move a terminal's cursor or do worse.
-    """
-    text = _HEAD.sub("", card, count=1) if card.startswith("---\n") else card
-    return _CONTROLS.sub("", text)
+    """Return a card without its head."""
+    return _HEAD.sub("", card, count=1) if card.startswith("---\n") else card
 
 
 def describe_model(model: Model) -> str:
