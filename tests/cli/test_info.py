@@ -184,6 +184,11 @@ def test_no_control_characters_reach_the_terminal(
     assert code == 0
     assert "tokenizer ptb\\x1b]0;owned\\x07" in out
     assert "\x1b" not in out
+    (tmp_path / "text.txt").write_text("A dog, and a cat.\n")
+    words = ["embed", str(tmp_path / "native"), str(tmp_path / "text.txt"), str(tmp_path / "v.h5"), "--device", "cpu"]
+    code, _, error = run_main([*words, "--tokenizer", "words"], monkeypatch, capsys)
+    assert (code, "\x1b" in error) == (0, False)
+    assert "was cut by tokenizer ptb\\x1b]0;owned\\x07, not by words" in error
 
 
 def test_a_file_of_vectors_of_no_shape(tmp_path: Path) -> None:

@@ -264,6 +264,7 @@ def test_bad_fine_tuning_is_refused(
         (["--out", "warm", "--set", "elmo.state=warm"], "elmo.state: warm needs a warm state, and fine-tuning makes"),
         (["--out", "begun"], "begun: was started with another biLM; choose another run folder"),
         (["--out", "begun", "--set", "dropout=0.3"], "begun: was started with another biLM; choose"),
+        (["--out", "untuned"], "untuned: was started with another biLM; choose another run folder"),
         (["--out", "tuned-run", "--set", "dropout=0.3"], "tuned-run: was started with dropout: 0.1, not 0.3; choose"),
         (["--out", "seeds", "--seeds", "2", "--dev", "more.conll"], "seeds/seed-0: was started with another dev set"),
     ],
@@ -279,6 +280,8 @@ def test_fine_tuning_for_nothing_is_refused(
     short = ["--set", "training.max_epochs=1", "--device", "cpu"]
     if "begun" in changes:
         run(*TRAIN, *short, "--elmo", "none", "--out", "begun")
+    if "untuned" in changes:
+        run(*TRAIN, *short, "--elmo", "model", "--out", "untuned")
     if "tuned-run" in changes or "seeds" in changes:
         many = ["--seeds", "2"] if "seeds" in changes else []
         run(*TRAIN, *short, "--elmo", "model", "--finetune", "other", "--out", changes[1], *many)

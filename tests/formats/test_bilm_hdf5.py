@@ -195,6 +195,9 @@ def test_the_only_options_belong_to_the_only_weights(tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / OPTIONS_FILE).rename(tmp_path / "big_options.json")
     (tmp_path / WEIGHTS_FILE).rename(tmp_path / "model.hdf5")
+    for name in ("._big_options.json", "._model.hdf5"):  # the metadata of macOS
+        (tmp_path / name).write_bytes(b"\0")
+    assert formats.load(tmp_path).origin.endswith("sizes from big_options.json")
     assert formats.load(tmp_path / "model.hdf5").origin.endswith("sizes from big_options.json")
     shutil.copy(tmp_path / "model.hdf5", tmp_path / "other.hdf5")
     assert_refused(tmp_path / "other.hdf5", "there is no options.json in the same folder")

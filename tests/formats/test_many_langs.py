@@ -134,6 +134,9 @@ def test_settings_below_the_folder_come_first(tmp_path: Path) -> None:
         assert model.config.lstm.cell_clip == 0.7
         assert model.config.char_cnn is not None
         assert model.config.char_cnn.activation == "tanh"
+    (tmp_path / "configs" / "own.json").rename(tmp_path / "configs" / "config.json")
+    (tmp_path / "config.json").write_text('{"config_path": "configs/config.json"}', encoding="utf-8")
+    assert formats.load(tmp_path).config.lstm.cell_clip == 0.7
 
 
 def test_without_settings_sizes_come_from_the_tensors(tmp_path: Path) -> None:

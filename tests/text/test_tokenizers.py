@@ -62,6 +62,8 @@ WORDS = {
     "_very_ fine, __init__ of snake_case_": "_ very _ fine , __ init __ of snake_case _",
     "\u200fשלום\u200f.\u200f\u202bאב\u202c": "שלום . אב",
     "One\ufeffTwo\u200bthree": "One Two three",
+    "l'_Odyssée_ l'eau": "l ' _ Odyssée _ l'eau",
+    "https://example.org/a\u200f.": "https://example.org/a .",
 }
 
 
@@ -315,6 +317,7 @@ def test_sentences_end_where_they_should(sentences):
 
 def test_full_width_marks_need_no_whitespace():
     assert split_sentences("你好。再见！「是吗？」他说。") == ["你好。", "再见！", "「是吗？」", "他说。"]
+    assert split_sentences("他走了。“来吧。”她说。‘好。’") == ["他走了。", "“来吧。”", "她说。", "‘好。’"]
     assert split_sentences("မင်္ဂလာပါ။နေကောင်းလား။") == ["မင်္ဂလာပါ။", "နေကောင်းလား။"]
     assert split_sentences("ខ្ញុំទៅ។គាត់មក។", "km") == ["ខ្ញុំទៅ។", "គាត់មក។"], "sentencex would not split it"
 

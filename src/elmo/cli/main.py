@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from elmo.cli.shared import as_typed, without_controls
+from elmo.cli.shared import on_one_line
 from elmo.errors import ElmoError
 from elmo.extras import EXTRAS, missing
 
@@ -99,7 +99,7 @@ def main() -> None:
     # times slower as soon as another program keeps one of the cores busy. It is read when a command imports torch.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Users are told what the warning says, without the line of our code that it comes from.
-    warnings.formatwarning = lambda message, *_, **__: f"elmo: {as_typed(str(message))}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"elmo: {on_one_line(str(message))}\n"
     _exit_on_signals()
     try:
         # In its standalone mode, click would catch exceptions and exit by its own rules.
@@ -131,8 +131,7 @@ def _sentence(error: ElmoError | OSError) -> str:
     from elmo.targets import is_full_disk
 
     if not (isinstance(error, OSError) and is_full_disk(error)):
-        # A name from a stranger's file may hold ends of lines, and anything else that a terminal would act upon.
-        return without_controls(" ".join(as_typed(str(error)).splitlines()))
+        return on_one_line(str(error))
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}can't be written ({error.strerror}); make room on the disk, then start the same command again"
 

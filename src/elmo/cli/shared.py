@@ -131,6 +131,11 @@ def without_controls(text: str) -> str:
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def on_one_line(message: str) -> str:
+    """Return a message of the library for a terminal: for people who type, on one line, without control characters."""
+    return without_controls(" ".join(as_typed(message).splitlines()))
+
+
 def is_given(option: str) -> bool:
     """Whether the user passed an option of the running command, even if with its default value.
 
@@ -289,7 +294,7 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids
     choice = choose_cut(model.text, sample, encoding=encoding, **given)
     note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice.reading, paths[0])
     for sentence in (*choice.notes, *([note] if note else [])):
-        click.echo(f"elmo: {paths[0]}: {as_typed(sentence)}", err=True)
+        click.echo(f"elmo: {paths[0]}: {on_one_line(sentence)}", err=True)
     return choice
 
 

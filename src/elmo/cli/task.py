@@ -306,7 +306,8 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     "--tokenizer",
     metavar="NAME",
     help="whitespace (for tokenized text), ptb (for raw English), or any other of elmo embed. Default: the one that "
-    "fits the training set of RUN. If that set was tokenized, raw text is cut as the training text of the biLM was.",
+    "fits the training set of RUN. If that set was tokenized: that of the biLM's training text, unless the marks of "
+    "FILE stand between spaces.",
 )
 @click.option(
     "--text",

@@ -30,10 +30,8 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     from tempfile import TemporaryDirectory
 
     from elmo.targets import unfinished_folder
-    from elmo.text.conllu import layout_by_name
     from elmo.text.corpus import Corpus
     from elmo.text.prepare import prepare
-    from elmo.text.reading import expand
 
     is_corpus = Path(source).is_dir()
     if is_corpus and (told := [name for name in reading if is_given(name)]):
@@ -44,10 +42,8 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
             corpus = Corpus.open(source)
             corpus.verify()
         else:
-            paths = expand([source])
-            how: dict[str, Any] = {**reading, "text": reading["text"] or layout_by_name(paths)}
             # min_count=1 keeps all words of the text: which of them get vectors is decided later, by --min-count.
-            corpus = prepare(paths, Path(work) / "corpus", min_count=1, **how)
+            corpus = prepare([source], Path(work) / "corpus", min_count=1, **reading)
         yield corpus
         del corpus  # Windows cannot delete files that are still mapped into memory
 

@@ -134,7 +134,7 @@ def _settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
     # The original opens the path from the folder, so that this comes first. Other paths are of the publisher's machine.
     below = [folder.joinpath(*inside.parts)] if is_below else []
     path = next(filter(os.path.isfile, [*below, folder / inside.name]), folder / CONFIG)
-    if path.name == CONFIG:
+    if path == folder / CONFIG:
         if inside.name != PUBLISHED_SETTINGS:
             warnings.warn(
                 f"{folder / CONFIG}: the settings that config_path names, {shown(named)}, are not in the folder, so "

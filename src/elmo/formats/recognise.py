@@ -211,7 +211,8 @@ def _require_elmo(folder: Path) -> None:
 
 
 def _hdf5_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
+    # macOS puts a file "._x" with metadata next to every x in an archive.
+    return sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -278,7 +279,7 @@ def _options_beside(weights: Path) -> Path:
     for options in map(weights.with_name, names):
         if options.exists():
             return options
-    found = [path for path in weights.parent.glob("*options*.json") if path.exists()]
+    found = [path for path in weights.parent.glob("*options*.json") if path.name[0] != "." and path.exists()]
     if len(found) == 1 and len(_weight_files(weights.parent)) == 1:
         return found[0]
     raise ElmoError(f"{weights}: there is no {OPTIONS} in the same folder, which gives the model's sizes; add it there")

@@ -221,7 +221,7 @@ class Experiment:
         return self.results
 
     def check_before_finetuning(self) -> None:
-        """Refuse a run that was started with another recipe or text, before ELMo is fine-tuned for this experiment.
+        """Refuse a run that was started with another recipe or text, or without a fine-tuned ELMo.
 
         `run` would refuse it in any case, but only when the fine-tuned model is there.
 
@@ -232,8 +232,10 @@ class Experiment:
         for seed in self._started_seeds() or [start]:
             folder = self._folder_of(seed)
             if is_run(folder):
-                known = read_config(folder)[0].fingerprint or now.fingerprint  # of a tuned model, or of none
-                is_left_by_another(folder, replace(now, fingerprint=known), self._recipe_of(seed), self.vocabularies)
+                # That of the tuned model isn't known yet. A run without ELMo, or with ELMo as it is now, is another.
+                known = read_config(folder)[0].fingerprint
+                tuned = "" if known in (None, now.fingerprint) else known
+                is_left_by_another(folder, replace(now, fingerprint=tuned), self._recipe_of(seed), self.vocabularies)
 
     def _find_words(self) -> FileWords | None:
         """Look up the words of all sets in the recipe's files of word vectors, counting each distinct sentence once."""

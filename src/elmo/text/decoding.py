@@ -100,8 +100,9 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
             text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
             if text.count("\0") > NUL_SHARE * len(text):
                 raise ElmoError(
-                    f"{_shown(path)}: is full of NUL characters, so it is no text, or not in {encoding}; for UTF-16 "
-                    "without a byte-order mark, pass encoding='utf-16-le' (or -be)"
+                    f"{_shown(path)}: is full of NUL characters, so it is no text, or not in {encoding}. If it is "
+                    "UTF-16 without a byte-order mark, convert it to UTF-8, for instance by 'iconv -f utf-16le -t "
+                    "utf-8'; where plain text is read, encoding='utf-16-le' (or -be) helps, too."
                 )
         lines, newline, rest = text.rpartition("\n")
         if newline:

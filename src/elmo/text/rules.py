@@ -30,9 +30,10 @@ _INVISIBLE = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068
 """Characters without width that belong to no word: where lines may break, where the direction changes, and the
 byte-order mark, which is inside of a text where files were joined."""
 
-_CLOSING = f"\"'”’“‘»›«‹)\\]}}」』）】》{_INVISIBLE}"
+_CLOSING_ANYWHERE = f"\"'”’»›)\\]}}」』）】》{_INVISIBLE}"
+_CLOSING = f"“‘«‹{_CLOSING_ANYWHERE}"
 """What may follow the mark at the end of a sentence (the contents of a regex character set): brackets and quotes. In
-German, “ and « are closing quotes."""
+German, “ and « are closing quotes. In Chinese, “ opens a quote, also where no space precedes it."""
 
 _PUNCTUATION = (
     r"!-/:-@\[-^`{-~"  # ASCII, except for the underscore
@@ -58,6 +59,7 @@ _LETTER = r"[^\W\d_]"
 _PERIOD = rf"\.(?![.]|-?{_WORD}|[{_CLOSING}]*\s*\Z)"
 """A period that stays attached to its abbreviation. The last period of a sentence is always a token of its own."""
 _SUFFIX = rf"(?i:s|m|d|ll|re|ve)(?!{_WORD})"
+_ADDRESS = rf"://[^\s{_INVISIBLE}<>\"“”]*[^\s{_INVISIBLE}<>\"“”.,;:!?'’)\]}}]"
 # Arrows and symbols, and emoji. A picture may consist of several such code points.
 _PICTURE = r"[\u2190-\u2bff\U0001f000-\U0001faff]"
 
@@ -71,7 +73,7 @@ _PTB = rf"""
     | {_WORD}+ (?= (?i:n['’]t) (?!{_WORD}) )                    # and its first part
     | ['’] {_SUFFIX}                                            # he|'s, we|'ll
     | ['’] (?: \d\ds? | (?i:em|tis|twas|til|cause|bout) ) (?!{_WORD})          # the '90s, get 'em
-    | (?i:https?|ftp)://[^\s<>"“”]*[^\s<>"“”.,;:!?'’)\]}}]      # web addresses, without the mark after them
+    | (?i:https?|ftp){_ADDRESS}                             # web addresses, without the mark after them
     | [\w.+-]{{1,64}}+ @ [\w-]+ (?: \.[\w-]+ )+                 # e-mail addresses
     | (?: {_TITLES} | {_ENDINGS} | No(?=\.\s*\d) ) {_PERIOD}           # Mr. and No. 5
     | (?: {_LETTER} | {_LETTER}{{1,2}} (?: \.{_LETTER}{{1,2}} )+ ) {_PERIOD}   # J. and U.S. and Ph.D.
@@ -97,7 +99,7 @@ _JOINED_WORD = rf"(?:_*+(?!_|{_IDEOGRAPH}){_WORD})++"
 
 _WORDS = rf"""
       {_IDEOGRAPH} [\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]*    # with its voicing mark or variant
-    | (?:https?|ftp)://[^\s<>"“”]*[^\s<>"“”.,;:!?'’)\]}}]      # web addresses, without the mark after them
+    | (?:https?|ftp){_ADDRESS}                             # web addresses, without the mark after them
     | [\w.+-]{{1,64}}+ @ [\w-]+ (?: \.[\w-]+ )+                 # e-mail addresses
     | {_LETTER}{{1,2}} (?: \.{_LETTER}{{1,2}} ){{1,6}}+ (?!{_WORD}) (?: {_PERIOD} )?   # z.B. and т.е.
     | _+                                                        # _very_ is the word very in italics
@@ -105,7 +107,7 @@ _WORDS = rf"""
           (?: ['’‐‑·․‧-]                                      #   l'eau, porte-monnaie, col·lecció
             | (?<=[א-ת])"(?=[א-ת])                              #   צה"ל
             | (?<=\d)[.,:/٫٬](?=\d) )                           #   1.000,5 and 10:30
-          (?={_WORD}) {_JOINED_WORD} )*
+          (?=(?!_){_WORD}) {_JOINED_WORD} )*
     | \.{{2,}} | -{{2,}}                                         # ellipses, dashes
     | [\U0001f1e6-\U0001f1ff]{{2}}                              # flags
     | {_PICTURE} (?: [\ufe0f\U0001f3fb-\U0001f3ff] | \u200d{_PICTURE} )*       # pictures of several code points
@@ -126,7 +128,7 @@ Tibetan and Greek."""
 _FULL_STOPS = "。！？｡។៕။"
 """Marks that end a sentence in Chinese, Japanese, Khmer and Burmese, also if no space follows."""
 
-_BOUNDARY = rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[{_FULL_STOPS}]+[{_CLOSING}]*\s*"
+_BOUNDARY = rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[{_FULL_STOPS}]+[{_CLOSING_ANYWHERE}]*\s*"
 _OPENING = f"\"'`“”„‘’‚«»‹›([{{¿¡「『（【《—–- {_INVISIBLE}"
 _LAST_WORD = rf"(?:{_WORD}|\.(?={_WORD}))*\Z"
 _LONGEST_ABBREVIATION = 12
