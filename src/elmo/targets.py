@@ -84,6 +84,11 @@ def alone_in(folder: Path, name: str = LOCK, *, wait: bool = False) -> Generator
                 (folder / name).unlink()
 
 
+def work_folder_of(path: Path) -> Path:
+    """Return the folder that holds the unfinished work on `path`."""
+    return path.with_name(f".{path.name}.unfinished")
+
+
 @contextmanager
 def unfinished_folder(
     folder: Path, target: Path, is_kept: Callable[[], bool], *, wait: bool = False

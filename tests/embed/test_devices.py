@@ -20,9 +20,9 @@ from elmo import formats
 from elmo.embed import Embedder, load
 from elmo.embed.handover import pack, unpack
 from elmo.embed.parallel import WINDOWS_PER_DEVICE, ParallelEmbedder
-from elmo.embed.unfinished import work_folder_of
 from elmo.errors import ElmoError
 from elmo.nn.devices import parse_devices, use_device
+from elmo.targets import work_folder_of
 from make_bilm_hdf5 import make
 
 SENTENCES = [[f"word{n}", "of", "a"][: n % 4] * (1 + n % 3) for n in range(60)]

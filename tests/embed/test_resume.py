@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from elmo import formats
 from elmo.embed import Embedder, Written, writers
-from elmo.embed.unfinished import unfinished_work, work_folder_of
+from elmo.embed.unfinished import unfinished_work
 from elmo.errors import ElmoError
+from elmo.targets import work_folder_of
 from elmo.text.located import read_located
 from make_bilm_hdf5 import make
 from running import started, wait_until

@@ -50,7 +50,7 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
     """
     from elmo.formats import load, save_bilm, save_native
     from elmo.formats.card import CARD
-    from elmo.targets import unfinished_folder
+    from elmo.targets import unfinished_folder, work_folder_of
 
     if kind == "bilm" and storage != "float32":
         raise ElmoError(
@@ -61,7 +61,7 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
     place = target.resolve()  # a folder can't take the place of a link
     place.parent.mkdir(parents=True, exist_ok=True)
     # TARGET appears complete or not at all: files are written to another folder, where a killed run also leaves them.
-    work = place.with_name(f".{place.name}.unfinished")
+    work = work_folder_of(place)
     with unfinished_folder(work, target, lambda: False):
         made = work / "model"
         if made.exists():

@@ -253,7 +253,7 @@ def _open(
 @contextmanager
 def _saying_what_is_kept(output: Path) -> Generator[None]:
     """Tell a user who stops the command that the finished part is kept."""
-    from elmo.embed.unfinished import work_folder_of
+    from elmo.targets import work_folder_of
 
     try:
         yield

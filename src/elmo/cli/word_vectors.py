@@ -29,14 +29,14 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     """
     from tempfile import TemporaryDirectory
 
-    from elmo.targets import unfinished_folder
+    from elmo.targets import unfinished_folder, work_folder_of
     from elmo.text.corpus import Corpus
     from elmo.text.prepare import prepare
 
     is_corpus = Path(source).is_dir()
     if is_corpus and (told := [name for name in reading if is_given(name)]):
         raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
-    unfinished = out.absolute().with_name(f".{out.name}.unfinished")
+    unfinished = work_folder_of(out.absolute())
     with unfinished_folder(unfinished, out, lambda: False), TemporaryDirectory(dir=unfinished) as work:
         if is_corpus:
             corpus = Corpus.open(source)

@@ -18,7 +18,7 @@ from elmo.embed.append import DATA
 from elmo.embed.batching import Sentence, check_sentence
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, sync, write_all, write_json
-from elmo.targets import LOCK, remove_leftovers, unfinished_folder
+from elmo.targets import LOCK, remove_leftovers, unfinished_folder, work_folder_of
 
 FORMAT = 1
 PROGRESS = "progress.json"
@@ -196,8 +196,3 @@ def is_same_job(path: Path, found: Mapping[str, object], job: Mapping[str, objec
             "or pass overwrite=True to start from the beginning"
         )
     return not other
-
-
-def work_folder_of(path: Path) -> Path:
-    """Return the folder that holds the unfinished work on `path`."""
-    return path.with_name(f".{path.name}.unfinished")

@@ -23,7 +23,7 @@ from elmo.config import MAX_CHARACTERS, SPECIAL_WORDS, UNK_ID
 from elmo.errors import ElmoError
 from elmo.progress import show_progress
 from elmo.schema import require_positive
-from elmo.targets import remove_leftovers, require_parent, unfinished_folder
+from elmo.targets import remove_leftovers, require_parent, unfinished_folder, work_folder_of
 from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
 from elmo.text.conllu import layout_by_name
 from elmo.text.corpus import (
@@ -145,7 +145,7 @@ def prepare(
     source = {"inputs": [Path(path).name for path in paths], "language": language, "license": license}
     source = {key: value for key, value in source.items() if value}
     # The corpus is made in a hidden folder on the same disk, which is renamed at the end: `folder` is never incomplete.
-    work = folder.absolute().with_name(f".{folder.absolute().name}.unfinished")
+    work = work_folder_of(folder.absolute())
     if os.path.lexists(folder):
         # The process that made it may have been killed before it tidied up; nothing there is ever continued.
         remove_leftovers(work, is_kept=lambda: False)

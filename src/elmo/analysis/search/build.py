@@ -29,12 +29,12 @@ from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
-from elmo.embed.unfinished import is_same_job, work_folder_of
+from elmo.embed.unfinished import is_same_job
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.progress import show_progress
 from elmo.schema import require_choice
-from elmo.targets import require_parent, unfinished_folder
+from elmo.targets import require_parent, unfinished_folder, work_folder_of
 from elmo.text.reading import Reading
 
 PART_TOKENS = 1 << 20
