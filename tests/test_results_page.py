@@ -264,6 +264,24 @@ def test_pairs_of_some_sources_alone_can_be_trained_on(paper_tasks: ModuleType, 
     assert made.read_text().splitlines() == [lines[0], lines[2]]
 
 
+def test_two_trainings_may_choose_the_same_pairs_at_the_same_time(
+    paper_tasks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs, made = tmp_path / "pairs.jsonl", tmp_path / "runs" / "made.jsonl"
+    pairs.write_text('{"source": "sick"}\n')
+    replace = Path.replace
+
+    def replace_after_another(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        paper_tasks.choose_sources(pairs, ["sick"], made)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace_after_another)
+    paper_tasks.choose_sources(pairs, ["sick"], made)
+    assert made.read_text() == pairs.read_text()
+    assert list(made.parent.iterdir()) == [made]
+
+
 def test_a_run_with_elmo_is_asked_for_it(paper_tasks: ModuleType, tmp_path: Path) -> None:
     for name, elmo in (("none", "none"), ("elmo", "mine"), ("tuned", "mine")):
         arguments = argparse.Namespace(

@@ -21,9 +21,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from elmo.errors import ElmoError
-from elmo.formats.files import write_all
 from elmo.tasks import load_task_recipe
 from elmo.text.decoding import read_lines
 
@@ -181,10 +181,16 @@ def _made(plan: Plan, arguments: argparse.Namespace) -> Path:
 
 
 def choose_sources(pairs: Path, sources: Collection[str], out: Path) -> None:
-    """Copy the lines of a file of JSON lines whose `source` is one of these."""
+    """Copy the lines of a file of JSON lines whose `source` is one of these.
+
+    A queue may train both kinds of models at the same time. So each process writes a temporary file of its own.
+    """
     lines = [line for line in read_lines(pairs) if json.loads(line)["source"] in sources]
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_all({out: lambda path: path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")})
+    with TemporaryDirectory(dir=out.parent) as folder:
+        chosen = Path(folder) / out.name
+        chosen.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        chosen.replace(out)
 
 
 def train_plan(plan: Plan, arguments: argparse.Namespace) -> None:
