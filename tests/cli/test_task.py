@@ -341,6 +341,17 @@ def test_a_cache_is_kept_and_the_bilm_is_left_out(folder: Path) -> None:
     assert "model: no such file or folder" in str(result.exception)
 
 
+def test_info_describes_a_folder_of_seeds_that_are_not_all_trained(folder: Path) -> None:
+    run(*TRAIN, "--set", "training.max_epochs=1", "--out", "run", "--elmo", "none", "--seeds", "2")
+    for path in ("run/config.json", "run/README.md", "run/seed-1/results.json"):
+        Path(path).unlink()
+    out = run("info", "run")
+    assert out.startswith("run: a model for the task ner, without ELMo, seeds 0; dev f1 ")
+    assert out.endswith("; not finished; run the same elmo task train again to continue.\n")
+    facts = json.loads(run("info", "run", "--json"))
+    assert (facts["task"], facts["done"], [each["seed"] for each in facts["runs"]]) == ("ner", False, [0])
+
+
 def test_seeds_and_json(folder: Path) -> None:
     short = ["--set", "training.max_epochs=2", "--out", "run"]
     out = run(*TRAIN, *short, "--elmo", "none", "--seeds", "2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,11 +47,14 @@ def command(model: str, as_json: bool) -> None:
 
     # A run folder of a task contains a biLM too, in a folder of its own, but what people ask about is the task. Tasks
     # import torch, which takes longer than everything else here, so other models are told without it.
-    if (Path(model) / CONFIG).is_file() and not is_native(Path(model)):
+    folder = Path(model)
+    if not is_native(folder) and ((folder / CONFIG).is_file() or any(folder.glob(f"seed-*/{CONFIG}"))):
         from elmo.tasks.run_folder import is_run
+        from elmo.tasks.seeds import seed_folder, started_seeds
 
-        if is_run(Path(model)):
-            _tell_run(Path(model), as_json)
+        # A folder of several seeds becomes a run folder itself when all of them are trained.
+        if runs := [folder] if is_run(folder) else [seed_folder(folder, seed) for seed in started_seeds(folder)]:
+            _tell_run(folder, runs, as_json)
             return
     loaded = load(model)
     if loaded.card and not as_json:
@@ -150,20 +153,25 @@ def _inputs(source: Mapping[str, Any]) -> str:
     return ", ".join(names[:SHOWN_FILES]) + more or "a text"
 
 
-def _tell_run(folder: Path, as_json: bool) -> None:
-    """Print what the run folder of a task holds, and its scores."""
+def _tell_run(folder: Path, runs: Sequence[Path], as_json: bool) -> None:
+    """Print what the run folder of a task holds, and its scores.
+
+    `runs` is this folder alone, or the folders of its seeds if not all of them are trained.
+    """
     from elmo.formats.card import without_head
     from elmo.tasks import get_task
     from elmo.tasks.card import describe_scores
     from elmo.tasks.run_folder import CARD, read_config, read_results
 
-    (config, recipe), results = read_config(folder), read_results(folder)
+    (config, recipe), results = read_config(runs[0]), [result for run in runs for result in read_results(run)]
+    done = bool(results) and runs[0] == folder
     metric, card = get_task(config.task).metric, folder / CARD
     if card.exists() and not as_json:
         text = card.read_text(encoding="utf-8", errors="replace")
         click.echo(f"{without_controls(without_head(text)).strip()}\n")
     elmo = "without ELMo" if config.bilm is None else f"with ELMo ({config.bilm})"
-    scores = describe_scores(results, metric) or "not finished; run the same elmo task train again to continue"
+    unfinished = "" if done else "not finished; run the same elmo task train again to continue"
+    scores = "; ".join(filter(None, (describe_scores(results, metric), unfinished)))
     seeds = f", seeds {', '.join(str(result.seed) for result in results)}" if results else ""
     print_result(
         f"{folder}: a model for the task {config.task}, {elmo}{seeds}; {scores}.",
@@ -172,7 +180,7 @@ def _tell_run(folder: Path, as_json: bool) -> None:
             "task": config.task,
             "metric": metric,
             "bilm": config.bilm,
-            "done": bool(results),
+            "done": done,
             "runs": [result.as_json() for result in results],
             "recipe": recipe,
         },

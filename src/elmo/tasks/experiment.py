@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -22,8 +21,8 @@ from elmo.formats.model import Model, require_warm_state
 from elmo.formats.sources import is_bundled
 from elmo.nn.devices import use_device
 from elmo.targets import alone_in
-from elmo.tasks.card import Result, best_of, spread, summarize, task_card
-from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
+from elmo.tasks.card import Result, task_card
+from elmo.tasks.checkpoint import CHECKPOINT
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
 from elmo.tasks.elmo.cache import LiveLayers, remove_cache
 from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers
@@ -32,12 +31,9 @@ from elmo.tasks.run_folder import (
     BILM,
     CACHE,
     CARD,
-    CONFIG,
     FORMAT,
     RESULTS,
-    SEED_FOLDER,
     SHARED_BILM,
-    VOCABULARIES,
     RunConfig,
     checksum_of_examples,
     claim_task_run,
@@ -48,18 +44,15 @@ from elmo.tasks.run_folder import (
     make_elmo_layers,
     read_config,
     read_results,
-    require_task_run,
-    write_config,
 )
+from elmo.tasks.seeds import SeedFolders, started_seeds
 from elmo.tasks.task import Task, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.training.machine import machine_name
-from elmo.training.metrics import METRICS
 
 E = TypeVar("E")
 
 NO_ELMO = "none"
-_OF_A_SEED = re.compile(SEED_FOLDER.format("(0|[1-9][0-9]*)"))
 
 
 @dataclass(frozen=True)
@@ -157,8 +150,9 @@ class Experiment:
     def __init__(self, config: ExperimentConfig, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
         self.config, self.task = config, get_task(config.task)
         self.device = use_device(config.device)
+        self.folders = SeedFolders(config.folder, config.num_seeds)
         # Before files are read, and before a biLM is fine-tuned for this experiment: both may take long.
-        self._check_folder()
+        self.folders.check()
         sets = read_sets(config) if sets is None else sets
         for name, path, examples in (("training", config.train, sets["train"]), ("dev", config.dev, sets["dev"])):
             try:
@@ -194,17 +188,17 @@ class Experiment:
         """Train all seeds that are not trained yet, until the end or an interrupt, and return `results`."""
         config, run_config = self.config, self._describe()
         self.results = []  # those of an earlier call are found again in their folders
-        self._check_folder()
+        self.folders.check()
         # The seeds of one folder differ in nothing else, unless the earlier ones trained nothing.
-        self._are_left_by_others(self._started_seeds(), run_config)
+        self._are_left_by_others(started_seeds(config.folder), run_config)
         config.folder.mkdir(parents=True, exist_ok=True)
         start = config.recipe.training.seed
         with alone_in(config.folder):
-            if config.num_seeds > 1 and self._are_left_by_others(self._started_seeds(), run_config):
+            if config.num_seeds > 1 and self._are_left_by_others(started_seeds(config.folder), run_config):
                 # Each seed's own files are forgotten when it is claimed, but its biLM is where all seeds find it.
                 shutil.rmtree(config.folder / BILM, ignore_errors=True)
             for seed in range(start, start + config.num_seeds):
-                folder = self._folder_of(seed)
+                folder = self.folders.folder_of(seed)
                 folder.mkdir(exist_ok=True)
                 # A second process may train one of the seeds by itself. It locks only that seed's folder, so lock it
                 # here too.
@@ -214,7 +208,7 @@ class Experiment:
                     return self.results
                 self.results.append(result)
             if config.num_seeds > 1:
-                self._choose_best()
+                self.folders.keep_best(self.results, self.task.metric)
                 self._write_card(config.folder, self.results)
             if config.cache is None:
                 remove_cache(config.folder / CACHE)
@@ -229,8 +223,8 @@ class Experiment:
             ElmoError: If the run folder holds such a run.
         """
         start, now = self.config.recipe.training.seed, self._describe()
-        for seed in self._started_seeds() or [start]:
-            folder = self._folder_of(seed)
+        for seed in started_seeds(self.config.folder) or [start]:
+            folder = self.folders.folder_of(seed)
             if is_run(folder):
                 # That of the tuned model isn't known yet. A run without ELMo, or with ELMo as it is now, is another.
                 known = read_config(folder)[0].fingerprint
@@ -259,18 +253,6 @@ class Experiment:
         if self.config.recipe.elmo.state == "warm":
             require_warm_state(self.bilm.warm_state)
 
-    def _check_folder(self) -> None:
-        """Refuse a run folder that holds something else than runs of as many seeds, one or several."""
-        folder, seeds = self.config.folder, self._started_seeds()
-        if self.config.num_seeds == 1:
-            if seeds:
-                raise ElmoError(
-                    f"{folder}: holds a run of several seeds; choose another run folder, or more than one seed"
-                )
-            require_task_run(folder)
-        elif not self._may_hold_seeds(seeds):
-            raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
-
     def _are_left_by_others(self, seeds: Sequence[int], run_config: RunConfig) -> bool:
         """Return whether these seeds, at least one, all belong to runs with other settings that trained nothing.
 
@@ -278,30 +260,10 @@ class Experiment:
             ElmoError: If one of them was trained with other settings.
         """
         left = [
-            is_left_by_another(self._folder_of(s), run_config, self._recipe_of(s), self.vocabularies) for s in seeds
+            is_left_by_another(self.folders.folder_of(s), run_config, self._recipe_of(s), self.vocabularies)
+            for s in seeds
         ]
         return bool(left) and all(left)
-
-    def _started_seeds(self) -> list[int]:
-        """Return the seeds whose run folders, finished or not, are in the run folder."""
-        found = map(_OF_A_SEED.fullmatch, (path.name for path in self.config.folder.glob(SEED_FOLDER.format("*"))))
-        return sorted(int(match[1]) for match in found if match and is_run(self.config.folder / match[0]))
-
-    def _may_hold_seeds(self, seeds: Sequence[int]) -> bool:
-        """Return whether the run folder is that of several seeds, with these in it, or has nothing of the user's."""
-        folder = self.config.folder
-        names = {path.name for path in folder.glob("[!.]*")}
-        if not seeds:  # a process that was killed right at its start left the first seed's folder empty
-            return all(_OF_A_SEED.fullmatch(name) and _is_empty(folder / name) for name in names)
-        # A user may have collected runs of one seed under such names, next to files that the best seed's would replace,
-        # or to a biLM, which seeds of one run share. A folder with metrics is itself the run of one seed.
-        if BILM in names and not any(read_config(self._folder_of(seed))[0].bilm == SHARED_BILM for seed in seeds):
-            return False
-        replaced = names & {CARD, CONFIG, RESULTS, VOCABULARIES, WEIGHTS}
-        return not replaced or (is_run(folder) and METRICS not in names)
-
-    def _folder_of(self, seed: int) -> Path:
-        return self.config.folder if self.config.num_seeds == 1 else self.config.folder / SEED_FOLDER.format(seed)
 
     def _recipe_of(self, seed: int) -> TaskRecipe:
         return replace(self.config.recipe, training=replace(self.config.recipe.training, seed=seed))
@@ -366,25 +328,6 @@ class Experiment:
         sets = {name: checksum_of_examples(examples) for name, examples in self.sets.items()}
         return RunConfig(FORMAT, config.task, bilm=bilm, fingerprint=checksum, **sets)
 
-    def _choose_best(self) -> None:
-        """Turn the run folder into that of the seed that is best on the dev set."""
-        folder, best = self.config.folder, best_of(self.results, self.task.metric)
-        source = self._folder_of(best.seed)
-        run_config, recipe = read_config(source)
-        bilm = BILM if self.bilm is not None and self.config.with_bilm else run_config.bilm
-        results = {"best_seed": best.seed, "runs": [result.as_json() for result in self.results]}
-        summary = summarize(self.results)
-        results |= {part: {name: spread(values) for name, values in scores.items()} for part, scores in summary.items()}
-        write_all(
-            {
-                # The first one: after a kill, the other files are then still known to be those of a run.
-                folder / CONFIG: lambda path: write_config(path, replace(run_config, bilm=bilm), recipe),
-                folder / VOCABULARIES: lambda path: shutil.copyfile(source / VOCABULARIES, path),
-                folder / WEIGHTS: lambda path: shutil.copyfile(source / WEIGHTS, path),
-                folder / RESULTS: lambda path: write_json(path, results),
-            }
-        )
-
     def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
         config = self.config
         files = ", ".join(Path(file).name for file in self.task.files(config.train))
@@ -399,8 +342,3 @@ class Experiment:
         width, place = self.bilm.config.width, "input and output" if elmo_config.at == "both" else elmo_config.at
         layers = f"{self.bilm.config.num_layers} layers" if elmo_config.layers == "all" else "the top layer"
         return f"{name}, {layers}, {width} wide, at the {place}, {elmo_config.vectors}"
-
-
-def _is_empty(folder: Path) -> bool:
-    """Return whether a path is a folder with nothing but hidden files in it."""
-    return folder.is_dir() and not any(folder.glob("[!.]*"))

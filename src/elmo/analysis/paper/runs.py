@@ -19,7 +19,8 @@ from elmo.tasks.elmo.cache import LiveLayers, as_read
 from elmo.tasks.elmo.input import FrozenLayers
 from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig, Sets, choose, read_sets, share_of
 from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.run_folder import SEED_FOLDER, make_elmo_layers
+from elmo.tasks.run_folder import make_elmo_layers
+from elmo.tasks.seeds import seed_folder
 from elmo.tasks.task import Sentence, Task
 from elmo.training.metrics import METRICS, Row, read_rows
 
@@ -150,7 +151,7 @@ class TaskRuns:
         results = experiment.run()
         if not experiment.is_done:
             raise KeyboardInterrupt  # a run ends early only if it was interrupted, and everything is saved
-        return Outcome(self.task.metric, results, [folder / SEED_FOLDER.format(result.seed) for result in results])
+        return Outcome(self.task.metric, results, [seed_folder(folder, result.seed) for result in results])
 
     def _part(self, recipe: TaskRecipe, share: float) -> TaskRecipe:
         """Return a recipe for a share of the training set.
@@ -168,7 +169,7 @@ class TaskRuns:
     def _config(self, recipe: TaskRecipe, folder: Path, elmo: str) -> ExperimentConfig:
         data, seeds = self.data, self._num_seeds
         if seeds == 1:  # the same place as with several seeds, so that seeds can be added later
-            folder = folder / SEED_FOLDER.format(recipe.training.seed)
+            folder = seed_folder(folder, recipe.training.seed)
         options: dict[str, Any] = {"with_bilm": False, "num_seeds": seeds, "device": self._device}
         return ExperimentConfig(data.task, recipe, folder, data.train, data.dev, elmo=elmo, **options)
 

@@ -1,0 +1,118 @@
+"""Where the seeds of a run are trained, and which folder the run may use for them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elmo.errors import ElmoError
+from elmo.formats.files import write_all, write_json
+from elmo.tasks.card import Result, best_of, spread, summarize
+from elmo.tasks.checkpoint import WEIGHTS
+from elmo.tasks.run_folder import (
+    BILM,
+    CARD,
+    CONFIG,
+    RESULTS,
+    SEED_FOLDER,
+    SHARED_BILM,
+    VOCABULARIES,
+    is_run,
+    read_config,
+    require_task_run,
+    write_config,
+)
+from elmo.training.metrics import METRICS
+
+_OF_A_SEED = re.compile(SEED_FOLDER.format("(0|[1-9][0-9]*)"))
+
+
+def seed_folder(run: Path, seed: int) -> Path:
+    """Return the subfolder in which one of several seeds is trained."""
+    return run / SEED_FOLDER.format(seed)
+
+
+def started_seeds(run: Path) -> list[int]:
+    """Return the seeds whose training was started in a subfolder of a run folder, whether it is finished or not."""
+    found = map(_OF_A_SEED.fullmatch, (path.name for path in run.glob(SEED_FOLDER.format("*"))))
+    return sorted(int(match[1]) for match in found if match and is_run(run / match[0]))
+
+
+@dataclass(frozen=True)
+class SeedFolders:
+    """The folders of a run's seeds.
+
+    A single seed is trained in the run folder itself. Each of several seeds is trained in a subfolder, and the run
+    folder becomes a copy of the best one.
+
+    Attributes:
+        run: The run folder.
+        num_seeds: How many seeds the run has.
+    """
+
+    run: Path
+    num_seeds: int
+
+    def folder_of(self, seed: int) -> Path:
+        """Return the folder in which a seed is trained."""
+        return self.run if self.num_seeds == 1 else seed_folder(self.run, seed)
+
+    def check(self) -> None:
+        """Refuse a run folder that holds something other than such a run: one seed, or several.
+
+        Raises:
+            ElmoError: If the folder is refused.
+        """
+        started = started_seeds(self.run)
+        if self.num_seeds == 1:
+            if started:
+                raise ElmoError(
+                    f"{self.run}: holds a run of several seeds; choose another run folder, or more than one seed"
+                )
+            require_task_run(self.run)
+        elif not self._may_hold_seeds(started):
+            raise ElmoError(f"{self.run}: neither empty nor a run of several seeds; choose another one")
+
+    def _may_hold_seeds(self, started: Sequence[int]) -> bool:
+        """Return whether the run folder is that of several seeds, with these in it, or has nothing of the user's."""
+        names = {path.name for path in self.run.glob("[!.]*")}
+        if not started:  # a process that was killed right at its start left the first seed's folder empty
+            return all(_OF_A_SEED.fullmatch(name) and _is_empty(self.run / name) for name in names)
+        # A user may have collected runs of one seed under such names, next to files that the best seed's would replace,
+        # or to a biLM, which seeds of one run share. A folder with metrics is itself the run of one seed.
+        if BILM in names and not any(read_config(self.folder_of(seed))[0].bilm == SHARED_BILM for seed in started):
+            return False
+        replaced = names & {CARD, CONFIG, RESULTS, VOCABULARIES, WEIGHTS}
+        return not replaced or (is_run(self.run) and METRICS not in names)
+
+    def keep_best(self, results: Sequence[Result], metric: str) -> None:
+        """Make the run folder a copy of the seed that is best on the dev set, with the results of all seeds.
+
+        Args:
+            results: The results of all seeds.
+            metric: The score that decides.
+        """
+        best = best_of(results, metric)
+        source = self.folder_of(best.seed)
+        run_config, recipe = read_config(source)
+        bilm = BILM if run_config.bilm == SHARED_BILM else run_config.bilm
+        values = {"best_seed": best.seed, "runs": [result.as_json() for result in results]}
+        summary = summarize(results)
+        values |= {part: {name: spread(each) for name, each in scores.items()} for part, scores in summary.items()}
+        write_all(
+            {
+                # The first one: after a kill, the other files are then still known to be those of a run.
+                self.run / CONFIG: lambda path: write_config(path, replace(run_config, bilm=bilm), recipe),
+                self.run / VOCABULARIES: lambda path: shutil.copyfile(source / VOCABULARIES, path),
+                self.run / WEIGHTS: lambda path: shutil.copyfile(source / WEIGHTS, path),
+                self.run / RESULTS: lambda path: write_json(path, values),
+            }
+        )
+
+
+def _is_empty(folder: Path) -> bool:
+    """Return whether a path is a folder with nothing but hidden files in it."""
+    return folder.is_dir() and not any(folder.glob("[!.]*"))
