@@ -88,6 +88,7 @@ IN_LATIN = rf"corpus.txt, line 1204: not valid UTF-8 \(byte 0xE9\)\. {ADVICE}"
         ("Café\n“Ja”, 5 €\n".encode("cp1252"), "utf-8", 1 << 18, r"line 1: .* -f cp1252 .* encoding='cp1252' helps"),
         (b"\x81\n", "cp1252", 1 << 18, r"line 1: not valid CP1252 \(byte 0x81\).* encoding='latin-1' helps"),
         ("a\n".encode("utf-16-be"), "utf-16", 1 << 18, "start with BOM; name its byte order: utf-16-le or utf-16-be"),
+        (b"a\nb +2AA- c\n", "utf-7", 1, r"line 2: half of a character \(U\+D800\)"),
     ],
     ids=[
         "latin-1",
@@ -98,6 +99,7 @@ IN_LATIN = rf"corpus.txt, line 1204: not valid UTF-8 \(byte 0xE9\)\. {ADVICE}"
         "cp1252",
         "not cp1252",
         "utf-16 without its mark",
+        "half of a character",
     ],
 )
 def test_undecodable_bytes_are_named_with_their_line(tmp_path, monkeypatch, content, encoding, block_size, message):

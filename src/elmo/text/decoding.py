@@ -159,6 +159,14 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
             raise ElmoError(_undecodable(path, line, encoding, error)) from None
         except UnicodeError as error:  # UTF-16 or UTF-32 without a byte-order mark
             raise ElmoError(f"{_shown(path)}: {error}; name its byte order: {encoding}-le or {encoding}-be") from None
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # encodings such as UTF-7 can express a surrogate without its other half
+            line = num_lines + 1 + text.count("\n", 0, error.start)
+            raise ElmoError(
+                f"{_shown(path)}, line {line}: half of a character (U+{ord(text[error.start]):04X}), which can't be "
+                "written to any file; remove it"
+            ) from None
         num_lines += text.count("\n")
         return text
 
