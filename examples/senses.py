@@ -78,7 +78,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         show_words(arguments)
-    except elmo.ElmoError as error:
+    except (elmo.ElmoError, OSError, UnicodeDecodeError) as error:
         parser.error(str(error))
 
 

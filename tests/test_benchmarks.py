@@ -72,8 +72,13 @@ def read_arguments(script: Path, arguments: list[str], monkeypatch: pytest.Monke
         parse(parser)
         raise Parsed
 
-    known = set(sys.modules)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+    run_script(script, arguments, monkeypatch)
+
+
+def run_script(script: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a script in this process."""
+    known = set(sys.modules)
     monkeypatch.setattr(sys, "argv", [str(script), *arguments])
     monkeypatch.syspath_prepend(script.parent)  # as Python does for a script
     try:
@@ -118,6 +123,33 @@ def test_commands_of_pages_are_understood(script: str, arguments: str, monkeypat
     if arguments:
         with pytest.raises(Parsed):
             read_arguments(ROOT / script, shlex.split(arguments), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "message"),
+    [
+        ("experiments/warm.py", ["no-model", "train.txt", "heldout.txt"], "no-model: no such file or folder"),
+        ("experiments/ngram.py", ["no-corpus", "heldout.txt", "--kenlm", "bin"], "no-corpus: "),
+        ("experiments/simulated_change.py", ["missing.txt"], "missing.txt: no such file"),
+        ("pages/results.py", ["page.md", "--records", "."], "a/none.json: is not the record of a training"),
+    ],
+)
+def test_bad_input_ends_a_script_with_one_sentence(
+    script: str,
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "none.json").write_text("{}")
+    with pytest.raises(SystemExit) as end:
+        run_script(FOLDER / script, arguments, monkeypatch)
+    assert end.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{Path(script).name}: error: {message}")
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)

@@ -169,6 +169,7 @@ def test_after_a_kill_no_run_works_twice(queue: Queue) -> None:
         ([], "expected a list of runs"),
         ([{"name": "one"}], "run 1: expected the keys name and command"),
         ([{"name": "../one", "command": "true"}], "run 1: name: '../one' is also the name of files"),
+        ([{"name": "one", "command": "echo 'a"}], "run 1: command: No closing quotation in"),
         ([{"name": "one", "command": "true", "hours": "long"}], "run 1: hours: expected a number, found 'long'"),
         ([{"name": "one", "command": "true"}] * 2, "'one' is listed twice"),
         ([{"name": "one", "command": "true", "after": ["two"]}], "waits for 'two', which must be listed before it"),

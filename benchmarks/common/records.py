@@ -147,8 +147,11 @@ def read_records(root: Path) -> list[Run]:
 def read_record(path: Path) -> Run:
     """Read a file that `write_record` wrote."""
     record = cast("dict[str, Any]", read_json(path))
-    results = [Result(**result) for result in record["results"]]
-    return Run(path.parent.name, path.stem, record["task"], record["recipe"], record["command"], results)
+    try:
+        results = [Result(**result) for result in record["results"]]
+        return Run(path.parent.name, path.stem, record["task"], record["recipe"], record["command"], results)
+    except (KeyError, TypeError) as error:
+        raise ElmoError(f"{path}: is not the record of a training ({error!r})") from None
 
 
 def write_page_of_records(description: str | None, page: str, write_page: Callable[[Path], str]) -> tuple[Path, Path]:
@@ -166,10 +169,7 @@ def write_page_of_records(description: str | None, page: str, write_page: Callab
     parser.add_argument("page", type=Path, help=f"the page to write, such as {page}")
     parser.add_argument("--records", type=Path, default=RECORDS, help="the folder of records; default: %(default)s")
     arguments = parser.parse_args()
-    try:
-        text = write_page(arguments.records)
-    except ElmoError as error:
-        parser.error(str(error))
+    text = write_page(arguments.records)
     write_all({arguments.page: lambda path: path.write_text(text, encoding="utf-8")})
     print(f"{arguments.page}: written from the records in {arguments.records}")
     return arguments.page, arguments.records

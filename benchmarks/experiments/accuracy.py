@@ -34,12 +34,14 @@ from elmo.embed import Embedder
 from elmo.embed.engine import Precision
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
+from elmo.nn.devices import use_device
 from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.characters import encode_words, number_types
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text
 from common.machine import report
+from common.script import script
 from common.sizes import RECIPES
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "bf16", "float16", "int8")
@@ -132,6 +134,7 @@ def probe(
     return results
 
 
+@script
 def main() -> None:
     """Compare the precisions that this machine has."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -148,6 +151,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only the size small, and less text")
     parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
+    arguments.device = use_device(arguments.device).type
     known = {"float32", "bf16", *(_native.available() if arguments.device == "cpu" else ["float16"])}
     precisions: list[Precision] = [precision for precision in PRECISIONS if precision in known]
     sizes = [size for size in arguments.sizes if size == "small" or not arguments.quick]

@@ -28,7 +28,6 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from elmo.errors import ElmoError
 from elmo.formats.files import write_all, write_json
 from elmo.tasks.classify.data import read_labelled, read_texts
 from elmo.tasks.classify.task import score_texts
@@ -37,6 +36,7 @@ from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, DATA, parse_with_records, train_and_record
+from common.script import script
 
 PARTS = ("train", "dev", "test")
 FEELINGS = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -117,6 +117,7 @@ def train_linear(files: dict[str, Path], record: Path) -> None:
     print(f"{record}: {best}")
 
 
+@script
 def main() -> None:
     """Train what is asked for on each set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -133,19 +134,16 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets; default: %(default)s")
     arguments = parse_with_records(parser)
-    try:
-        for name, kind in product(arguments.only, arguments.kinds):
-            folder: Path = arguments.root / name
-            files = write_files(name, folder, arguments.data)
-            if kind == LINEAR:
-                train_linear(files, arguments.records / name / LINEAR / "tfidf.json")
-                continue
-            command = ["task", "train", "classify", *(f"--{part}={file}" for part, file in files.items())]
-            command += ["--elmo", kind, "--out", str(folder / kind), "--seeds", str(arguments.seeds)]
-            command += [word for setting in arguments.set for word in ("--set", setting)]
-            train_and_record(command, folder / kind, arguments.records / name / f"{kind}.json")
-    except ElmoError as error:
-        parser.error(str(error))
+    for name, kind in product(arguments.only, arguments.kinds):
+        folder: Path = arguments.root / name
+        files = write_files(name, folder, arguments.data)
+        if kind == LINEAR:
+            train_linear(files, arguments.records / name / LINEAR / "tfidf.json")
+            continue
+        command = ["task", "train", "classify", *(f"--{part}={file}" for part, file in files.items())]
+        command += ["--elmo", kind, "--out", str(folder / kind), "--seeds", str(arguments.seeds)]
+        command += [word for setting in arguments.set for word in ("--set", setting)]
+        train_and_record(command, folder / kind, arguments.records / name / f"{kind}.json")
 
 
 if __name__ == "__main__":

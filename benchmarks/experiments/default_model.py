@@ -52,6 +52,7 @@ from elmo.text.reading import PLAIN, Reading, read_sentences
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
 from common.records import DATA, WSD_TESTS
+from common.script import script
 
 HELDOUT, TOKENIZED = "lm/en_heldout_test.txt", "lm/wikitext2_valid.txt"
 POS, WSD = "pos/ud_ewt_{}.conllu", "wsd"
@@ -173,6 +174,7 @@ def _find(folder: Path, pattern: str) -> Path:
     return found[0]
 
 
+@script
 def main() -> None:
     """Measure the parts whose data is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -210,15 +212,12 @@ def main() -> None:
     arguments = parser.parse_args()
     if bool(arguments.kenlm) != bool(arguments.corpus):
         parser.error("a 5-gram model takes both --kenlm and --corpus")
-    try:
-        if not (arguments.heldout or arguments.tokenized or arguments.pos or arguments.wsd):
-            data: Path = arguments.data
-            arguments.heldout, arguments.tokenized = [_find(data, HELDOUT)], [_find(data, TOKENIZED)]
-            arguments.pos = [_find(data, POS.format(part)) for part in ("train", "dev", "test")]
-            arguments.wsd = data / WSD
-        report([*_measure(arguments)], arguments.json)
-    except ElmoError as error:
-        parser.error(str(error))
+    if not (arguments.heldout or arguments.tokenized or arguments.pos or arguments.wsd):
+        data: Path = arguments.data
+        arguments.heldout, arguments.tokenized = [_find(data, HELDOUT)], [_find(data, TOKENIZED)]
+        arguments.pos = [_find(data, POS.format(part)) for part in ("train", "dev", "test")]
+        arguments.wsd = data / WSD
+    report([*_measure(arguments)], arguments.json)
 
 
 def _measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -24,13 +24,13 @@ from tempfile import TemporaryFile
 
 import torch
 
-from elmo.errors import ElmoError
 from elmo.formats.files import write_all, write_json
 from elmo.text.decoding import read_lines
 from elmo.training.machine import machine_name
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, DATA, is_recorded, parse_with_records, run_elmo, shown, train_and_record
+from common.script import script
 
 SHORT = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patience=5")
 LONG = ("--recipe", "auto", "--evaluate-every", "500", "--set", "training.max_minutes=20")
@@ -158,6 +158,7 @@ def train_tagger(plan: Plan, bilm: str, kind: str, arguments: argparse.Namespace
     train_and_record(command, out, arguments.records / plan.name / f"{kind}.json")
 
 
+@script
 def main() -> None:
     """Make the biLM of each plan that is asked for, and train its taggers."""
     names = [plan.name for plan in PLANS]
@@ -180,15 +181,12 @@ def main() -> None:
         "--data", type=Path, default=DATA, help="the folder of the treebanks and texts; default: %(default)s"
     )
     arguments = parse_with_records(parser)
-    try:
-        for plan in PLANS:
-            if plan.name not in arguments.only:
-                continue
-            for kind in arguments.kinds:
-                bilm = BASELINE if kind == BASELINE else make_bilm(plan, arguments)
-                train_tagger(plan, bilm, BASELINE if kind == BASELINE else arguments.name, arguments)
-    except ElmoError as error:
-        parser.error(str(error))
+    for plan in PLANS:
+        if plan.name not in arguments.only:
+            continue
+        for kind in arguments.kinds:
+            bilm = BASELINE if kind == BASELINE else make_bilm(plan, arguments)
+            train_tagger(plan, bilm, BASELINE if kind == BASELINE else arguments.name, arguments)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from elmo.text.reading import expand, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
+from common.script import script
 
 UNKNOWN = "@UNK@"
 """KenLM refuses its own <unk> in a text."""
@@ -76,6 +77,7 @@ def measure(
     }
 
 
+@script
 def main() -> None:
     """Measure, and print a line or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)

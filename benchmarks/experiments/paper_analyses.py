@@ -6,8 +6,8 @@ the five sets of Raganato et al. 2017, `wordnet30_index.sense`) and `pos/` (`ud_
 `conll2000_{train,test}.txt`), each file plain or compressed. `--out` gets tables and pictures, from which
 `pages/analysis.py` makes docs/analysis.md. If the script is started again, it continues where it stopped.
 
-Without `--quick`, the five analyses of tasks make 14 runs for each task and seed. With a small model on 2 cores, NER
-and SST-5 (trained on whole sentences, without their phrases) take a night; SRL and SQuAD as published take days.
+Without `--quick`, the five analyses of tasks make 14 or 15 runs for each task and seed. With a small model on 2 cores,
+NER and SST-5 (trained on whole sentences, without their phrases) take a night; SRL and SQuAD as published take days.
 `--tasks` chooses tasks, and `--set training.max_minutes=15` limits each run. The other analyses take less than an hour.
 
     python benchmarks/experiments/paper_analyses.py --quick --json
@@ -33,6 +33,7 @@ from elmo.errors import ElmoError
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
 from common.records import DATA, WSD_TESTS
+from common.script import script
 
 FILES = {
     "ner": ("NER", "ner/wnut17_train.conll", "ner/wnut17_dev.conll"),
@@ -105,6 +106,7 @@ def figures(finding: Finding) -> dict[str, Any]:
     return {"quick": finding.quick, "tables": tables}
 
 
+@script
 def main() -> None:
     """Run the analyses that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -139,19 +141,16 @@ def main() -> None:
     arguments = parser.parse_args()
     common = ["--device", arguments.device, *(["--quick"] if arguments.quick else [])]
     of_tasks = ["--seeds", arguments.seeds, *(part for text in arguments.overrides for part in ("--set", text))]
-    try:
-        chosen = {
-            name: [
-                *arguments_of(name, arguments.data, arguments.tasks, arguments.static),
-                *common,
-                *(of_tasks if name in OF_TASKS else []),
-            ]
-            for name in arguments.only
-        }
-        with TemporaryDirectory() as temporary:
-            report([*measure(chosen, arguments.model, arguments.out or Path(temporary))], arguments.json)
-    except ElmoError as error:
-        parser.error(str(error))
+    chosen = {
+        name: [
+            *arguments_of(name, arguments.data, arguments.tasks, arguments.static),
+            *common,
+            *(of_tasks if name in OF_TASKS else []),
+        ]
+        for name in arguments.only
+    }
+    with TemporaryDirectory() as temporary:
+        report([*measure(chosen, arguments.model, arguments.out or Path(temporary))], arguments.json)
 
 
 if __name__ == "__main__":

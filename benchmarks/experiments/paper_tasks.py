@@ -29,6 +29,7 @@ from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, DATA, parse_with_records, train_and_record
+from common.script import script
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,7 @@ def read_width(path: Path) -> int:
     return int(fields[1])
 
 
+@script
 def main() -> None:
     """Train the models of each plan that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -233,13 +235,10 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
     parser.add_argument("--device", default="auto", help="where to compute: cpu, cuda or auto")
     arguments = parse_with_records(parser)
-    try:
-        arguments.vectors = {read_width(path): path for path in arguments.vectors}
-        for plan in PLANS:
-            if arguments.only is None or plan.name in arguments.only:
-                train_plan(plan, arguments)
-    except ElmoError as error:
-        parser.error(str(error))
+    arguments.vectors = {read_width(path): path for path in arguments.vectors}
+    for plan in PLANS:
+        if arguments.only is None or plan.name in arguments.only:
+            train_plan(plan, arguments)
 
 
 if __name__ == "__main__":

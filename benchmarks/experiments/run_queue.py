@@ -125,6 +125,10 @@ def _read_run(path: Path, number: int, entry: Any) -> Run:
         raise ListError(f"{where}: name: {name!r} is also the name of files; use letters, digits, '-' and '_'")
     if not isinstance(command, str) or not command.strip():
         raise ListError(f"{where}: command: expected what you would type, found {command!r}")
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise ListError(f"{where}: command: {error} in {command!r}") from None
     if not isinstance(hours, int | float) or not 0 <= hours < float("inf"):
         raise ListError(f"{where}: hours: expected a number, found {hours!r}")
     if not isinstance(after, list) or not all(isinstance(other, str) for other in after):

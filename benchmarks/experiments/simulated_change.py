@@ -29,11 +29,13 @@ import numpy as np
 import elmo
 from elmo.analysis.change import MEASURES, ChangeIndex, RankedWord
 from elmo.analysis.search import build_index
+from elmo.errors import ElmoError
 from elmo.text.reading import Reading, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences
 from common.machine import report
+from common.script import script
 
 BLOCK = 20
 """The number of consecutive sentences in the same period, so that a passage with its peculiarities is not in both."""
@@ -57,8 +59,11 @@ def simulate(sentences: Sequence[list[str]], min_count: int, share: float, seed:
     Args:
         sentences: The text.
         min_count: How many uses in each period a merged word has at least.
-        share: The share of the words with so many uses that are to be merged with another one.
+        share: How many pairs are merged, as a share of the words with so many uses; at most 0.5.
         seed: The seed of the division and of the choice.
+
+    Raises:
+        ElmoError: If the text has too few such words.
     """
     random = np.random.default_rng(seed)
     of_block = random.integers(0, 2, len(sentences) // BLOCK + 1)
@@ -70,7 +75,13 @@ def simulate(sentences: Sequence[list[str]], min_count: int, share: float, seed:
     words.sort(key=lambda word: (counts[1][word], word))
     # Neighbors in the order of frequency, so that about half of the merged uses are those of the other word.
     pairs = [words[start : start + 2] for start in range(0, len(words) - 1, 2)]
-    chosen = random.choice(len(pairs), max(1, int(share * len(words))), replace=False)
+    number = max(1, int(share * len(words)))
+    if number > len(pairs):
+        raise ElmoError(
+            f"{len(words)} words have {min_count} uses in both periods, too few to merge {number} pairs; give more "
+            "text, or a smaller --min-count or --share"
+        )
+    chosen = random.choice(len(pairs), number, replace=False)
     becomes: dict[str, str] = {}
     for number in chosen.tolist():
         kept, removed = random.permutation(pairs[number]).tolist()
@@ -110,6 +121,7 @@ def score(ranked: Sequence[RankedWord], simulation: Simulation) -> dict[str, Any
     return figures
 
 
+@script
 def main() -> None:
     """Simulate change in each text, and rank its words."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -126,7 +138,9 @@ def main() -> None:
         default=50,
         help="how often a word must occur in each period to be changed or ranked; default: %(default)s",
     )
-    parser.add_argument("--share", type=float, default=0.05, help="the share of the words that are merged with another")
+    parser.add_argument(
+        "--share", type=float, default=0.05, help="how many pairs are merged, as a share of the words (at most 0.5)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the seed of the random choices")
     parser.add_argument("--quick", action="store_true", help="20,000 tokens, words with 8 uses or more")
     parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")

@@ -32,6 +32,7 @@ from elmo.text.reading import TEXTS, Reading, expand, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
+from common.script import script
 
 NUM_FIRST = 3
 SETTINGS: dict[str, tuple[State, int]] = {
@@ -76,6 +77,7 @@ def figures(losses: Losses, zero: Losses) -> Iterator[tuple[str, float]]:
         yield f"{name}_error", round(float(change.std() / np.sqrt(len(change))), 4)
 
 
+@script
 def main() -> None:
     """Compute the state, then score the held-out text in each setting."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -51,14 +52,20 @@ from elmo.analysis.paper.tasks import (
 )
 from elmo.analysis.wsd import FIRST_SENSE
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
+from common.script import script
+
 TEMPLATE = Path(__file__).with_suffix(".md")
-TRAINED, ANSWERED, TAGGED, COUNTED = 1.5, 0.5, 0.2, 2.0
+TRAINED, ANSWERED, TAGGED, COUNTED = 4.2, 0.5, 0.2, 2.0
 """Differences, in points, that may be due to chance.
 
-Between two trainings, it is the standard deviation of WNUT-17's F1 over five seeds (docs/results.md). The others are
-rough standard errors of F1 on the 7,253 test instances of senses, of the tags of 25,000 tokens, and of the share of
-some hundred uses.
+Between two trainings, it is two standard deviations of such a difference. One of them is √2 times the deviation of a
+single training, which is 1.5 for WNUT-17's F1 over five seeds (docs/results.md). The others are rough standard errors
+of F1 on the 7,253 test instances of senses, of the tags of 25,000 tokens, and of the share of some hundred uses.
 """
+
+LEARNED = 1.5
+"""A score, in points, up to which a model has learned nothing."""
 
 FAR_APART = 0.1
 """Weights that differ by more aren't balanced."""
@@ -119,13 +126,16 @@ class Claim:
 
 
 def above(table: Table, better: str, worse: str, margin: float = TRAINED) -> list[Case]:
-    """Judge whether `better` is above `worse` in our rows that have both, by more than the deviation if it is known."""
-    rows = ((row, numbers(cells), numbers(table.spread.get(row, {})).values()) for row, cells in table.here.items())
+    """Judge whether `better` is above `worse` in our rows that have both, by more than may be due to chance.
+
+    That is `margin`, or two standard deviations of the difference (see `TRAINED`) if there are several seeds.
+    """
+    rows = ((row, numbers(cells), [*numbers(table.spread.get(row, {})).values()]) for row, cells in table.here.items())
     return [
         Case(
             row,
             f"{cells[better]:.{table.digits}f} and {cells[worse]:.{table.digits}f}",
-            Verdict.of(cells[better] - cells[worse], max(spread, default=margin)),
+            Verdict.of(cells[better] - cells[worse], 2 * 2**0.5 * max(spread) if spread else margin),
         )
         for row, cells, spread in rows
         if better in cells and worse in cells
@@ -227,7 +237,7 @@ def efficiency(finding: Finding) -> list[Claim]:
     tenth: list[Case] = []
     for table in tasks:
         with_elmo, without = ([numbers(table.here[row])[column] for column in table.columns] for row in (WITH, WITHOUT))
-        gains = [a - b if max(a, b) > TRAINED else None for a, b in zip(with_elmo, without, strict=True)]
+        gains = [a - b if max(a, b) > LEARNED else None for a, b in zip(with_elmo, without, strict=True)]
         shown = ", ".join("neither learns" if gain is None else f"{gain:+.1f}" for gain in gains)
         known = [gain for gain in gains if gain is not None]
         if known:
@@ -371,6 +381,7 @@ def keep(results: Path, name: str, kept: Path, join: bool) -> None:
             shutil.copyfile(results / f"{name}{ending}", kept / f"{name}{ending}")
 
 
+@script
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -24,6 +24,7 @@ from elmo.tasks.card import mean_and_deviation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, Run, read_records, write_page_of_records
+from common.script import script
 
 SCORES = {"UPOS": "upos", "UFeats": "feats", "lemmas": "lemma"}
 
@@ -163,16 +164,18 @@ def _summary(runs: Sequence[Run], names: Sequence[str]) -> str:
     minutes = [run.results[0].seconds / 60 for run in runs if run.kind != BASELINE]
     items: list[str] = []
     if gains:
-        better = sum(gain > 0 for gain in gains)
+        better = [gain for gain in gains if gain > 0]
+        span = f": by {min(better):.2f} to {max(better):.2f} points" if better else ""
         items.append(
-            f"With ELMo, {better} of the {len(gains)} scores of the first table are higher than without: by "
-            f"{min(gains):.2f} to {max(gains):.2f} points, {statistics.mean(gains):.1f} on average. A gain below the "
-            "standard deviation may be due to chance."
+            f"With ELMo, {len(better)} of the {len(gains)} scores of the first table are higher than without{span}. On "
+            f"average, the difference is {statistics.mean(gains):.1f} points. A gain below the standard deviation may "
+            "be due to chance."
         )
     if leads:
         items.append(
             f"Where it can be compared with LiBERTus, a transformer pretrained from random weights on such texts, "
-            f"each score is {min(leads):.1f} to {max(leads):.1f} points higher."
+            f"{sum(lead > 0 for lead in leads)} of {len(leads)} scores are higher: the difference is {min(leads):.1f} "
+            f"to {max(leads):.1f} points."
         )
     if minutes:
         items.append(
@@ -274,6 +277,7 @@ def _bilms(root: Path, names: Sequence[str]) -> str:
     return f"## Pretraining\n\n{note}{head}{''.join(rows)}\n"
 
 
+@script
 def main() -> None:
     """Read the records, write the page and draw its picture."""
     page, records = write_page_of_records(__doc__, "docs/little-text.md", write_page)

@@ -12,6 +12,7 @@ there. The paper's scores, and what the section about sizes of data says, are wr
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from elmo.tasks.card import mean_and_deviation, spread
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, Run, read_records, write_page_of_records
+from common.script import script
 
 PAPERS_TABLES: dict[str, tuple[str, dict[str, float]]] = {
     "squad": (
@@ -48,7 +50,7 @@ $summary
 [Train task models](tasks.md) says what the tasks `ner`, `sst` and so on are, and which files
 they read. To repeat a row, get its [data](#data) and run its two [commands](#commands). We may
 not pass the data on: get each set from its publishers, in the format that its task reads. The
-names of files are ours. There is no script that makes `snli-captions.jsonl`.
+names of files are ours. No script collects the pairs of `snli-captions.jsonl`.
 
 - *Dev* and *test* are the mean and the standard deviation over seeds. Each seed is a training
   of its own.
@@ -185,11 +187,12 @@ def _summary(runs: Iterable[Run], baselines: Mapping[str, Run]) -> str:
     gained = {data for data, _ in shares} - {data for (data, _), share in shares.items() if share <= 0}
     if not gained:
         return "No test score was higher with ELMo."
-    return (
-        f"Test scores were higher with ELMo on {len(gained)} of {len({data for data, _ in shares})} data sets. It "
-        f"removed {min(shares.values()):.1f} to {max(shares.values()):.1f} % of the baseline's\nerrors. Gains of about "
-        "one standard deviation, and small gains with a single seed, may be due\nto chance: on `snli-captions`, the "
-        "dev score is even lower with ELMo."
+    removed = [share for (data, _), share in shares.items() if data in gained]
+    return textwrap.fill(
+        f"Test scores were higher with ELMo on {len(gained)} of {len({data for data, _ in shares})} data sets. There "
+        f"it removed {min(removed):.1f} to {max(removed):.1f} % of the baseline's errors. Gains of about one standard "
+        "deviation, and small gains with a single seed, may be due to chance.",
+        95,
     )
 
 
@@ -267,6 +270,7 @@ def _published(run: Run) -> str:
     return f"{100 * error_reduction(scores['baseline'], scores['+ ELMo']):.1f} %"
 
 
+@script
 def main() -> None:
     """Read the records and write the page."""
     write_page_of_records(__doc__, "docs/results.md", write_page)

@@ -1,7 +1,7 @@
 """Measure what bulk embedding costs besides computing: reading, writing, and passing arrays between processes.
 
 The model is of the size `small` with random weights, in int8 if the processor has instructions for it, and the text is
-English. `write/…` is the time that a file format takes for sentences of 25 tokens of 3 x 256 float32, including the
+made up. `write/…` is the time that a file format takes for sentences of 25 tokens of 3 x 256 float32, including the
 directory; `write/h5py` is the HDF5 library itself. `bulk/…` embeds the top layer of a text in memory, into a file, and
 on two processes of one thread each.
 
@@ -38,6 +38,7 @@ from elmo.text.reading import Reading, read_sentences
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import make_text
 from common.machine import report
+from common.script import script
 
 WRITERS = {"h5": HDF5Writer, "npz": NpzWriter, "parquet": ParquetWriter}
 TOKENS, NUM_LAYERS, WIDTH = 25, 3, 256
@@ -45,6 +46,7 @@ WINDOW = 200
 """Sentences that are written together."""
 
 
+@script
 def main() -> None:
     """Measure reading, writing and everything together."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -37,12 +37,14 @@ from elmo.embed.kernels import kernels_for
 from elmo.embed.torch_kernels import TorchLinear
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
+from elmo.nn.devices import use_device
 from elmo.nn.precision import TORCH_TYPES
 from elmo.pretrain.recipe import load_pretraining_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text, read_text
 from common.machine import peak_rss_mb, report
+from common.script import script
 from common.sizes import RECIPES
 
 TOKENS = {"original": (4_000, 150), "small": (16_000, 1_500)}
@@ -171,6 +173,7 @@ def _in_process_of_its_own(size: str, precision: str) -> list[dict[str, Any]]:
     return json.loads(done.stdout)["results"]
 
 
+@script
 def main() -> None:
     """Measure the sizes and precisions asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -194,6 +197,7 @@ def main() -> None:
         arguments.sizes, arguments.repeats = ["small"], 1
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    arguments.device = use_device(arguments.device).type
     known = {"float32", "bf16", *(_native.available() if arguments.device == "cpu" else ["float16"])}
     precisions = arguments.precisions or [name for name in PRECISIONS if name in known]
     run = (lambda size, precision: measure(size, precision, arguments)) if arguments.alone else _in_process_of_its_own

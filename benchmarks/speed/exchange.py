@@ -33,6 +33,7 @@ from elmo.pretrain.recipe import load_pretraining_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
+from common.script import script
 
 NUM_PROCESSES = 2
 
@@ -122,6 +123,7 @@ def measure(num_words: int, num_steps: int) -> dict[str, Any]:
     return json.loads(outputs[0])
 
 
+@script
 def main() -> None:
     """Measure both vocabularies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

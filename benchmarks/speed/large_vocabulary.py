@@ -32,6 +32,7 @@ from pretrain import make_corpus
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
+from common.script import script
 
 STAGES = ("train", "resume", "evaluate")
 RUNS = "large-vocabulary"
@@ -82,6 +83,7 @@ def measure(stage: str, size: str, folder: Path, arguments: argparse.Namespace) 
     return {"name": name, **figures, "vocabulary": vocabulary, "peak_rss_mb": peak_rss_mb()}
 
 
+@script
 def main() -> None:
     """Measure the sizes asked for, each stage in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

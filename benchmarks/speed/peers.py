@@ -74,6 +74,7 @@ from elmo.text.reading import Reading, read_sentences
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences
 from common.machine import peak_rss_mb, report
+from common.script import script
 from common.sizes import RECIPES
 
 PINS: dict[str, list[list[str]]] = {
@@ -365,6 +366,7 @@ def _compared(rate: float, **peers: float) -> dict[str, float]:
     }
 
 
+@script
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -20,6 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
+from common.script import script
 
 MEGABYTE = 1_000_000
 SIZES = (100, 400)
@@ -28,6 +29,7 @@ LETTERS = np.frombuffer(b"etaoinshrdlcumwfgypbvkjxqz", np.uint8)
 MAX_LETTERS = 12
 
 
+@script
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"sizes {QUICK_SIZES} MB instead of {SIZES}")

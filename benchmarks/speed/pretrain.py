@@ -41,6 +41,7 @@ from elmo.text.prepare import prepare
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
+from common.script import script
 
 SETTINGS: dict[str, object] = {
     "training.unroll_steps": 20,
@@ -157,12 +158,15 @@ def large_product_speed(device: torch.device, dtype: torch.dtype, size: int = 20
     return 2 * size**3 / min(seconds)
 
 
+@script
 def main() -> None:
     """Measure the sizes and precisions asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=["mini", "small"], help="the recipes to train with")
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"], help="the precisions to train in")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where to compute: cpu, cuda or auto")
+    parser.add_argument(
+        "--device", default="cpu", choices=["cpu", "cuda"], help="where to compute; default: %(default)s"
+    )
     parser.add_argument("--batch-size", type=int, default=128, help="the number of streams; default: %(default)s")
     parser.add_argument("--steps", type=int, default=12, help="the number of steps of ours")
     parser.add_argument(

@@ -41,6 +41,7 @@ from elmo.pretrain.recipe import load_pretraining_recipe
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import make_text, read_text
 from common.machine import report
+from common.script import script
 
 TOP, FREQUENT, QUERY_TOKENS = 10, 100, 20_000
 
@@ -189,6 +190,7 @@ def recall(found: Sequence[Any], wanted: Sequence[Any]) -> float:
     return round(right / sum(map(len, wanted)), 4)
 
 
+@script
 def main() -> None:
     """Measure all ways to store the vectors on one text."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -38,6 +38,7 @@ from elmo.training.recipes import parse_override
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
+from common.script import script
 
 T = TypeVar("T")
 
@@ -104,6 +105,7 @@ def _timed(run: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - start, result
 
 
+@script
 def main() -> None:
     """Measure each task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

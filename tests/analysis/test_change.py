@@ -199,6 +199,8 @@ def test_periods(dates: list[str], by: str, names: list[str], numbers: list[int]
 def test_a_column_of_years_holds_dates() -> None:
     found = find_periods(origins("c. 1843", "1843", "1851-02-03", "900", column="year"), "year")
     assert (found.names, found.of_sentence.tolist()) == (("900", "1843", "1851"), [1, 1, 2, 0])
+    found = find_periods(origins("1843", "n.d.", "1902", column="year"), "year")
+    assert (found.names, found.of_sentence.tolist()) == (("1843", "1902"), [0, -1, 1])
 
 
 def test_a_column_goes_before_a_date_unless_one_is_named() -> None:

@@ -98,6 +98,15 @@ def test_the_word_that_was_clicked_is_the_one(model: Embedder, index: ContextInd
     assert all(index.tag_of(use) == TAGS[use.tokens[use.position]] for use in found.uses)
 
 
+def test_the_picture_has_the_uses_with_the_chosen_tags(model: Embedder, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("They\tPRON\nplay\tVERB\n\nA\tDET\nplay\tNOUN\n\nThe\tDET\nplay\tNOUN\n")
+    build_index(model, [str(tmp_path / "text")], tmp_path / "index", tagged="columns")
+    index = ContextIndex(tmp_path / "index", model)
+    sentences = [("Good", "play")]
+    assert look(model, sentences, 0, 1, index, ExplorationConfig(tags=("NOUN",))).num_uses == 2
+    assert look(model, sentences, 0, 1, index, ExplorationConfig(tags=("NOUN",), any_word=True)).num_uses == 3
+
+
 def test_the_picture_has_every_use_once_in_groups(model: Embedder, index: ContextIndex) -> None:
     view = look(model, SENTENCES, 0, 3, index, ExplorationConfig(groups=3))
     assert (view.points[0].tokens, view.points[0].position, view.points[0].group) == (SENTENCES[0], 3, -1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -541,6 +542,45 @@ def test_a_damaged_index_is_reported_in_one_sentence(
     (tmp_path / "index" / name).write_bytes(data.replace(old, new))
     with pytest.raises(ElmoError, match=r"damaged \(.*again"):
         ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, top=1000, any_word=True)
+
+
+def test_files_of_another_index_are_refused(model: Embedder, text: str, tmp_path: Path) -> None:
+    """Faiss would search them as they are: with wrong results, or with a crash."""
+    faiss = importlib.import_module("faiss")
+    build_index(model, [text], tmp_path / "index")
+    trained = tmp_path / "index" / "trained.faiss"
+    random = np.random.default_rng(0)
+    stored.train_index(random.normal(size=(4000, model.width)).astype(np.float32), "float16", 4000, trained)
+    with pytest.raises(ElmoError, match=r"vectors-000000\.faiss: is damaged, or part of another index"):
+        ContextIndex(tmp_path / "index", model)
+    faiss.write_index(faiss.IndexFlat(model.width), str(trained))
+    with pytest.raises(ElmoError, match=r"trained\.faiss: is not of the kind that 'elmo index' writes"):
+        ContextIndex(tmp_path / "index", model)
+
+
+def test_word_vectors_of_another_width_are_refused(model: Embedder, text: str, tmp_path: Path) -> None:
+    build_index(model, [text], tmp_path / "index")
+    path = tmp_path / "index" / "words.npy"
+    np.save(path, np.hstack([np.load(path)] * 4))
+    with pytest.raises(ElmoError, match=r"index: is damaged .*not as wide as those of its model"):
+        ContextIndex(tmp_path / "index", model)
+
+
+def test_a_tag_without_a_name_is_damage(model: Embedder, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("They\tPRON\nplay\tVERB\n\nA\tDET\nplay\tNOUN\n")
+    build_index(model, [str(tmp_path / "text")], tmp_path / "index", tagged="columns")
+    np.full(4, 9, "<u2").tofile(tmp_path / "index" / "tags.bin")
+    index = ContextIndex(tmp_path / "index", model)
+    with pytest.raises(ElmoError, match=r"index: is damaged \(token 1 has a tag that is not in its list\)"):
+        index.text.tag(1)
+
+
+def test_uses_of_one_part_of_speech(model: Embedder, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("They\tPRON\nplay\tVERB\n\nA\tDET\nplay\tNOUN\n")
+    build_index(model, [str(tmp_path / "text")], tmp_path / "index", tagged="columns")
+    index = ContextIndex(tmp_path / "index", model)
+    assert index.uses("play", 9, tags=["NOUN"]) == [(("A", "play"), 1)]
+    assert len(index.uses("play", 9)) == 2
 
 
 def test_a_use_in_the_query_sentence_does_not_count(model: Embedder, tmp_path: Path) -> None:

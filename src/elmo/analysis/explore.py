@@ -115,7 +115,8 @@ def look(
             tags=settings.tags,
             where=settings.where,
         )
-        places = index.uses(word, MAX_USES, settings.where)
+        # With `any_word`, the tags are those of other words.
+        places = index.uses(word, MAX_USES, settings.where, () if settings.any_word else settings.tags)
     places = [place for place in dict.fromkeys(places) if place != (tokens, position)][:MAX_USES]
     query, vectors = _embed_all(embedder, (tokens, position), places)
     layers = [_layer(number, query[number], vectors[number], places) for number in range(len(query))]

@@ -82,8 +82,8 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
                 f"(it has {', '.join(origins.columns)})"
             )
     values, of_sentence = origins.values(column)
-    # A column "century" may also hold "19th", which is the name of a period and no date.
-    if by in LENGTHS and (column != by or all(YEAR.search(value) for value in values if value)):
+    # A column "century" may also hold "19th" and the like alone, which are names of periods and no dates.
+    if by in LENGTHS and (column != by or any(YEAR.search(value) for value in values)):
         keys = [_start_of(value, LENGTHS[by]) for value in values]
         names = {key: _name_of(int(key[0]), LENGTHS[by]) for key in keys if key is not None}
     else:

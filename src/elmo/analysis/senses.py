@@ -176,13 +176,16 @@ def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") ->
     all_axes = figure.subplots(1, len(plots), squeeze=False)[0]
     write_title = all_axes[0].set_title if is_one else figure.suptitle
     write_title(literal(title or "Uses of a word"), fontsize=TITLE_SIZE, color=INK)
-    for axes, of_layer in zip(all_axes, plots, strict=True):
-        points, shares = project(of_layer.vectors)
+    drawn = [project(of_layer.vectors) for of_layer in plots]
+    # All layers have the same scale. A use that is unlike all others may be outside of the unit circle.
+    reach = max(1.0, *(1.05 * float(np.abs(points).max()) for points, _ in drawn))
+    for axes, of_layer, (points, shares) in zip(all_axes, plots, drawn, strict=True):
         _draw_senses(axes, of_layer, points)
         if is_one:
             label_components(axes, shares)
         else:
-            axes.set(title=f"Layer {of_layer.layer}", xlim=(-1, 1), ylim=(-1, 1), xticks=(), yticks=(), aspect="equal")
+            limits = (-reach, reach)
+            axes.set(title=f"Layer {of_layer.layer}", xlim=limits, ylim=limits, xticks=(), yticks=(), aspect="equal")
         dress(axes)
     handles, labels = all_axes[-1].get_legend_handles_labels()
     place, columns = ("outside right upper", 1) if is_one else ("outside lower center", len(labels))

@@ -121,7 +121,8 @@ def command() -> None:
 def layers(**arguments: Any) -> None:
     """Compare tasks without ELMo, with the last layer of MODEL, and with all layers (Table 2).
 
-    All layers are mixed with λ of 1 and of 0.001. Four models are trained for each task and seed.
+    The last layer is used with the scale γ and without it, and all layers are mixed with λ of 1 and of 0.001. Five
+    models are trained for each task and seed.
     """
     from elmo.analysis.paper.tasks import analyze_layers, draw_settings
 

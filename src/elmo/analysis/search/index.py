@@ -128,6 +128,11 @@ class ContextIndex:
         self._word_vectors: NDArray[np.float16] = open_matrix(
             Path(folder) / WORDS, "<f2", "get the index again, or rebuild it"
         )
+        if self.store.width != embedder.width or self._word_vectors.shape[1] > embedder.width:
+            raise ElmoError(
+                f"{folder}: is damaged (its vectors are not as wide as those of its model, {embedder.width}); get the "
+                "index again, or rebuild it"
+            )
         if len(self._word_vectors) > len(self.text.types) - len(SPECIAL_WORDS):
             raise ElmoError(
                 f"{Path(folder) / WORDS}: is damaged (it has more vectors than the text has words); get the index "
@@ -225,12 +230,14 @@ class ContextIndex:
             length,
         )
 
-    def uses(self, word: str, size: int, where: Mapping[str, str] | None = None) -> list[tuple[tuple[str, ...], int]]:
+    def uses(
+        self, word: str, size: int, where: Mapping[str, str] | None = None, tags: Sequence[str] = ()
+    ) -> list[tuple[tuple[str, ...], int]]:
         """Return up to `size` uses of a word, spread over the text: each a sentence and the word's position in it.
 
-        `where` chooses among the sentences, as in `find_neighbors`.
+        `where` and `tags` choose among the uses, as in `find_neighbors`.
         """
-        found = np.flatnonzero(cast("NDArray[np.bool_]", self.text.having([word], where=where)))
+        found = np.flatnonzero(cast("NDArray[np.bool_]", self.text.having([word], tags, where)))
         places = map(self.text.place, evenly_spaced(found, size).tolist())
         return [(self.text.sentence(number), position) for number, position in places]
 

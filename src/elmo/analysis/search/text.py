@@ -66,7 +66,15 @@ class IndexedText:
 
     def tag(self, token: int) -> str:
         """Return the tag of a token, or "" if the text has no tags."""
-        return self.tag_names[self._tags[token]] if self._tags is not None else ""
+        if self._tags is None:
+            return ""
+        number = int(self._tags[token])
+        if number >= len(self.tag_names):
+            raise ElmoError(
+                f"{self.corpus.folder.parent}: is damaged (token {token:,} has a tag that is not in its list); get the "
+                "index again, or rebuild it"
+            )
+        return self.tag_names[number]
 
     def having(
         self,

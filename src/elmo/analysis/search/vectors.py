@@ -104,6 +104,14 @@ def _read(path: Path, flags: int = 0) -> Any:
         raise ElmoError(f"{path}: missing or damaged ({_reason(error)}); get it again, or rebuild the index") from None
 
 
+def _read_groups(path: Path, flags: int = 0) -> Any:
+    """Read an index whose vectors are in groups, as all of ours are."""
+    index = _read(path, flags)
+    if not isinstance(index, import_faiss().IndexIVF):
+        raise ElmoError(f"{path}: is not of the kind that 'elmo index' writes; get it again, or rebuild the index")
+    return index
+
+
 def _reason(error: RuntimeError) -> str:
     """Return the last line of a message of faiss; the lines before it name places in its source."""
     return str(error).strip().rpartition("\n")[2]
@@ -130,7 +138,7 @@ class VectorStore:
     def __init__(self, trained: Path, parts: Sequence[Path]) -> None:
         self._faiss = import_faiss()
         self._folder = trained.parent
-        self._index = _read(trained)  # the centroids, and no vectors
+        self._index = _read_groups(trained)  # the centroids, and no vectors
         self._parts = [self._map(path) for path in parts]
         self.num_vectors = sum(part.compute_ntotal() for part in self._parts)
         self._searching = threading.Lock()  # a search lends the groups of one part after the other to the only index
@@ -142,9 +150,13 @@ class VectorStore:
 
     def _map(self, path: Path) -> Any:
         """Map a part, and return its groups without the centroids. They stay mapped until the process ends."""
-        part = _read(path, self._faiss.IO_FLAG_MMAP | self._faiss.IO_FLAG_READ_ONLY)
+        part = _read_groups(path, self._faiss.IO_FLAG_MMAP | self._faiss.IO_FLAG_READ_ONLY)
         part.own_invlists = False  # so that the centroids of this part are freed, but not its groups
-        return part.invlists
+        groups, own = part.invlists, self._index
+        # Of another number or size, they would be searched as they are: with wrong results, or a crash.
+        if (groups.nlist, groups.code_size) != (own.nlist, own.code_size):
+            raise ElmoError(f"{path}: is damaged, or part of another index; get the index again, or rebuild it")
+        return groups
 
     def nearest(
         self, query: Vectors, size: int, among: NDArray[np.bool_] | None = None, probes: int = PROBES
