@@ -193,6 +193,22 @@ def test_unknown_devices_are_refused(name: str) -> None:
             use(name)
 
 
+def test_a_device_of_torch_is_checked_as_its_name_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert Embedder(make_model(), device=torch.device("cpu", 0)).device == torch.device("cpu")
+    for name, says in (("cuda", "there is no cuda"), ("meta", "'meta' is unknown"), ("mps", "'mps' is unknown")):
+        with pytest.raises(ElmoError, match=says):
+            Embedder(make_model(), device=torch.device(name))
+
+
+def test_a_killed_process_cannot_reset_its_state(folder: Path) -> None:
+    with ParallelEmbedder(folder, ["cpu", "cpu"]) as embedder:
+        for pid in embedder.process_ids:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(ElmoError, match="device cpu: its process was killed"):
+            embedder.reset_state()
+
+
 def test_devices_that_are_not_there_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert use_device("auto") == use_device("cpu") == torch.device("cpu")

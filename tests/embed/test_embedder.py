@@ -79,6 +79,7 @@ def _layers(oracle: Oracle, sentence: list[str], max_characters: int) -> np.ndar
         ("mean", [1 / 3, 1 / 3, 1 / 3]),
         ([0.5, -1.0, 2.0], [0.5, -1.0, 2.0]),
         ([3.0, 0.0, 0.0], [3.0, 0.0, 0.0]),
+        (torch.tensor([0.5, -1.0, 2.0], requires_grad=True), [0.5, -1.0, 2.0]),
     ],
 )
 def test_choices_of_layers_are_weighted_sums(model: Embedder, layers, weights) -> None:

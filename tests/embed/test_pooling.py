@@ -7,6 +7,7 @@ import pytest
 
 from elmo import formats
 from elmo.embed import Embedder, pool_tokens
+from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 
 VECTORS = np.array([[1, 2, 3, 4], [5, -6, 7, 8], [0, 1, 2, 30]], dtype=np.float32)
@@ -21,6 +22,11 @@ def test_pools_by_definition(pool, expected) -> None:
     np.testing.assert_array_equal(pool_tokens(VECTORS, pool), expected)
     stacked = pool_tokens(np.stack([VECTORS, -VECTORS]), pool)
     np.testing.assert_array_equal(stacked, [pool_tokens(VECTORS, pool), pool_tokens(-VECTORS, pool)])
+
+
+def test_an_unknown_pool_is_refused() -> None:
+    with pytest.raises(ElmoError, match="pool: 'sum' is none of mean, max, first-last"):
+        pool_tokens(VECTORS, "sum")  # pyright: ignore[reportArgumentType]
 
 
 def test_first_last_of_one_direction_is_the_last_token() -> None:

@@ -326,6 +326,12 @@ def test_damaged_work_is_refused_in_one_sentence(
         {"progress": {}},
         {"progress": {"sizes": 7}},
         {"progress": {"sizes": {}, "x": 1}},
+        {"num_sentences": -5},
+        {"num_sentences": "x"},
+        {"num_sentences": 1},
+        {"seconds": None},
+        {"sizes": {"data": "x"}},
+        {"sizes": {}},
     ],
     ids=str,
 )
@@ -339,7 +345,10 @@ def test_a_damaged_progress_is_refused_in_one_sentence(
         progress.write_text("{")
         says = r"progress\.json, line 1: not valid JSON"
     else:
-        progress.write_text(json.dumps(json.loads(progress.read_text()) | change))
+        stored = json.loads(progress.read_text())
+        if not change.keys() <= stored.keys():
+            change = {"progress": stored["progress"] | change}
+        progress.write_text(json.dumps(stored | change))
         says = r"progress\.json: is damaged; remove .*unfinished to start from the beginning"
     with pytest.raises(ElmoError, match=says):
         model.write(path, SENTENCES)

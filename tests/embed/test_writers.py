@@ -92,6 +92,16 @@ def test_facts_that_no_file_can_store(model: Embedder, folder: Path, ending: str
     for value in (None, ["a", 1], {"a": 1}):
         with pytest.raises(ElmoError, match=r"^facts: x is .*; give a string or a number$"):
             model.write(path, SENTENCES, facts={"x": value})
+    for facts, says in (
+        ({"": "x"}, "'' can't be the name of a fact"),
+        ({"a\0b": "x"}, r"'a\\x00b' can't be the name of a fact"),
+        ({"note": "a\0b"}, "note holds a NUL character"),
+        ({"note": 2**70}, "note is a number of more than 64 bits"),
+        ({"note": "x" * 70_000}, "they take 70,... bytes, more than the 60,000 of a file"),
+    ):
+        with pytest.raises(ElmoError, match=rf"^facts: {says}"):
+            model.write(path, SENTENCES, facts=facts)
+    assert names(folder) == []
     model.write(path, SENTENCES, facts={"file": os.fsdecode(b"caf\xe9"), "seed": 3})
     found = find_vectors(path)
     assert found is not None
@@ -101,7 +111,7 @@ def test_facts_that_no_file_can_store(model: Embedder, folder: Path, ending: str
 def test_any_attributes_of_other_programs_can_be_shown(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "old.h5", "w") as file:
         file["0"] = np.zeros((2, 4))
-        file.attrs.update({"sizes": np.arange(3), "by": b"me", "none": h5py.Empty("f"), "ok": np.bool_(True)})
+        file.attrs.update({"sizes": np.arange(3), "by": np.bytes_("me"), "none": h5py.Empty("f"), "ok": np.bool_(True)})
         file.attrs["names"] = np.array([b"a", b"b"])
     found = find_vectors(tmp_path / "old.h5")
     assert found is not None
@@ -112,6 +122,20 @@ def test_any_attributes_of_other_programs_can_be_shown(tmp_path: Path) -> None:
         "ok": True,
         "names": ["a", "b"],
     }
+
+
+def test_attributes_without_a_fixed_length_are_passed_over(tmp_path: Path) -> None:
+    """They lie in a heap of the file, and HDF5 reads a damaged heap for ever."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["0"] = np.zeros((2, 4))
+        file.attrs.update({"by": "me", "sizes": np.arange(2)})
+        file.attrs.create("names", ["a", "b"], dtype=h5py.string_dtype())
+        lists = np.empty(1, object)
+        lists[0] = np.arange(2)
+        file.attrs.create("lists", lists, dtype=h5py.vlen_dtype(np.int64))
+    found = find_vectors(tmp_path / "a.h5")
+    assert found is not None
+    assert found.facts == {"sizes": [0, 1]}
 
 
 def test_files_of_other_programs_have_no_facts(tmp_path: Path) -> None:
@@ -144,12 +168,16 @@ def test_other_files_are_no_vectors(tmp_path: Path) -> None:
             pq.write_table(pa.table({"sentence": [0], name: values}), tmp_path / "other.parquet")
             assert find_vectors(tmp_path / "other.parquet") is None
     (tmp_path / "bad.npz").write_text("no zip file")
+    for number, header in enumerate(("{'descr': '<f4', 'shape': (3,", "{{}: 1}", "  a\n b\n")):
+        array = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode()
+        with zipfile.ZipFile(tmp_path / f"header{number}.npz", "w") as archive:
+            archive.writestr("0.npy", array)
     np.savez_compressed(tmp_path / "zero.npz", **{"0": np.zeros((1000, 4))})
     whole = (tmp_path / "zero.npz").read_bytes()
     places = {"deflated.npz": whole.index(b"0.npy") + 30, "method.npz": whole.rindex(b"PK\x01\x02") + 10}
     for name, place in places.items():
         (tmp_path / name).write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
-    for name in ("bad.npz", *places):
+    for name in ("bad.npz", "header0.npz", "header1.npz", "header2.npz", *places):
         with pytest.raises(ElmoError, match=rf"{name}: is damaged"):
             find_vectors(tmp_path / name)
 

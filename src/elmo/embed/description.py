@@ -10,7 +10,9 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from lzma import LZMAError
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, cast
 from zipfile import BadZipFile, ZipFile
 
@@ -26,6 +28,12 @@ POOLED, INDEX = "sentence_vectors", "sentence_to_index"
 
 KEY = "elmo"
 """The key of the facts in the metadata of a Parquet file."""
+
+_DAMAGE = (BadZipFile, TokenError, struct.error, zlib.error, LZMAError)
+"""What reading the zip file and the headers of its arrays may raise, besides Python's own errors."""
+
+_MOST_BYTES = 60_000
+"""The largest size of all facts: `.npz` keeps them in the comment of a zip file, which holds 64 KB."""
 
 Facts = Mapping[str, Any]
 """What made a file, by name (see `SentenceEmbedder.write`): strings and numbers. Other programs store anything."""
@@ -71,7 +79,8 @@ def _read_hdf5(path: Path) -> VectorFile | None:
             pooled = POOLED in file
             if not (pooled or "0" in file or INDEX in file):
                 return None
-            facts = json.loads(json.dumps(dict(file.attrs), default=_plain))
+            stored = {name: file.attrs[name] for name in file.attrs if not _varies(file.attrs.get_id(name))}
+            facts = json.loads(json.dumps(stored, default=_plain))
             first: Any = get_inside(file, path, POOLED if pooled else "0")
             num_sentences = len(first) if pooled else len(file) - (INDEX in file)
             return _described(None if first is None else (first.shape, first.dtype), num_sentences, pooled, facts)
@@ -81,9 +90,25 @@ def _read_hdf5(path: Path) -> VectorFile | None:
         return None  # damaged, or no HDF5: whoever reads it as a model will tell
 
 
+def _varies(attribute: Any) -> bool:
+    """Return whether the values of an attribute have no fixed length.
+
+    Such values lie in a heap, and HDF5 (2.0) reads a damaged one for ever, without listening to Ctrl-C.
+    """
+    import h5py
+
+    kind = attribute.get_type()
+    if kind.detect_class(h5py.h5t.VLEN):
+        return True
+    if not kind.detect_class(h5py.h5t.STRING):
+        return False
+    return not isinstance(kind, h5py.h5t.TypeStringID) or kind.is_variable_str()
+
+
 def _read_npz(path: Path) -> VectorFile | None:
+    file = path.open("rb")  # an error of opening it isn't damage
     try:
-        with ZipFile(path) as archive:
+        with file, ZipFile(file) as archive:
             names = archive.namelist()
             pooled = f"{POOLED}.npy" in names
             first = f"{POOLED}.npy" if pooled else "0.npy"
@@ -97,7 +122,7 @@ def _read_npz(path: Path) -> VectorFile | None:
                 read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
                 shape, _, dtype = read_header(member)
             return _described((shape, dtype), shape[0] if pooled and shape else len(names), pooled, facts)
-    except (BadZipFile, EOFError, ValueError, RuntimeError, struct.error, zlib.error) as error:
+    except (*_DAMAGE, OSError, EOFError, ValueError, TypeError, RuntimeError, SyntaxError) as error:
         raise ElmoError(f"{path}: is damaged ({error}); write it again") from None
 
 
@@ -146,13 +171,21 @@ def checked_facts(facts: Facts) -> dict[str, str | int | float]:
     """Return facts as every format can store them. A file name that is not UTF-8 gets escapes in place of its bytes.
 
     Raises:
-        ElmoError: If a fact is neither a string nor a number.
+        ElmoError: If a fact is neither a string nor a number, or if some format can't store it.
     """
     checked: dict[str, str | int | float] = {}
     for name, value in facts.items():
+        if not isinstance(name, str) or not name or not name.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ElmoError(f"facts: {name!r} can't be the name of a fact; give a short word")
+        if isinstance(value, str) and "\0" in value:
+            raise ElmoError(f"facts: {name} holds a NUL character, which HDF5 can't store; leave it out")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ElmoError(f"facts: {name} is a number of more than 64 bits; give it as a string")
         if not isinstance(value, str | int | float):
             raise ElmoError(f"facts: {name} is {value!r}; give a string or a number")
         checked[name] = value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    if (size := len(json.dumps(checked))) > _MOST_BYTES:
+        raise ElmoError(f"facts: they take {size:,} bytes, more than the {_MOST_BYTES:,} of a file; give fewer")
     return checked
 
 

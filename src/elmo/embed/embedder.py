@@ -216,13 +216,12 @@ def _load_again(source: str | Path, device: str, precision: Precision, fingerpri
 
 def find_gpu(device: str | torch.device) -> torch.device | None:
     """Return the device if it is not the processor, and None if it is."""
-    if means_processor(str(device)):
+    if means_processor(device if isinstance(device, str) else device.type):  # "cpu:0" is the processor, too
         return None
-    if isinstance(device, str):
-        from elmo.nn.devices import find_device
+    from elmo.nn.devices import find_device
 
-        device = find_device(device)
-    return None if device.type == "cpu" else device
+    found = find_device(str(device))
+    return None if found.type == "cpu" else found
 
 
 def _take_rows(state: States, rows: Sequence[int]) -> States:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
-KEPT = 256
-"""Number of memory files that a process keeps open: more than are ever waiting to be read by another process."""
+KEPT = 16
+"""Number of memory files that a process keeps open: more than are ever waiting to be read by another process, which are
+two (`parallel.WINDOWS_PER_DEVICE`). There may be no room for many, since a process can open a few hundred files."""
 
 _open_files: deque[int] = deque()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from elmo.embed.append import DATA, close_all, make_safe, open_at
 from elmo.embed.description import INDEX, POOLED, Facts
@@ -81,7 +82,8 @@ class HDF5Writer:
         self._data.close()
         self._index.seek(0)
         with h5py.File(self._path, "r+", locking=False) as file:
-            file.attrs.update({**self._facts, "num_sentences": self._count, "num_tokens": self._num_tokens()})
+            facts = {name: _fixed(fact) if isinstance(fact, str) else fact for name, fact in self._facts.items()}
+            file.attrs.update({**facts, "num_sentences": self._count, "num_tokens": self._num_tokens()})
             if is_short:
                 file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())[0] = self._index.read()
         if is_short:
@@ -111,3 +113,9 @@ class HDF5Writer:
         self._lengths.seek(0)
         while block := self._lengths.read(4 * BLOCK):
             yield from ((*apart, length, width) for length in np.frombuffer(block, np.int32).tolist())
+
+
+def _fixed(text: str) -> NDArray[Any]:
+    """Return a string of fixed length. Those of variable length are not read again (see `description`)."""
+    data = text.encode()
+    return np.array(data, h5py.string_dtype("utf-8", max(1, len(data))))

@@ -49,8 +49,10 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
         if not -num_layers <= layers < num_layers:
             raise ElmoError(f"layers: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
         return [float(number == layers % num_layers) for number in range(num_layers)]
+    # The weights of a trained mix may be a tensor with a gradient. Torch isn't imported only to know one.
+    given: Any = layers
     try:
-        weights = np.asarray(layers, np.float64)
+        weights = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise _unknown(layers) from None
     if weights.ndim != 1:
@@ -60,8 +62,8 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
             f"layers: {len(weights)} weights for {num_layers} layers (including layer 0); give one for each layer"
         )
     if not (np.abs(weights) <= np.finfo(np.float32).max).all():
-        raise ElmoError(f"layers: {', '.join(map(str, layers))}: a weight is not a finite number of float32")
-    return [float(weight) for weight in layers]
+        raise ElmoError(f"layers: {', '.join(map(str, weights.tolist()))}: a weight is not a finite number of float32")
+    return weights.tolist()
 
 
 def _unknown(layers: object) -> ElmoError:

@@ -104,8 +104,8 @@ class ParallelEmbedder(SentenceEmbedder):
 
     def reset_state(self) -> None:
         """Forget the state that calls with `state="carry"` left on every device."""
-        for future in [worker.submit(_reset_state) for worker in self._workers]:
-            future.result()
+        for worker, future in [(worker, worker.submit(_reset_state)) for worker in self._workers]:
+            worker.wait(future)
 
     def _embed_windows(self, cut: Iterable[list[Sentence]], options: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
         return self._in_parts(cut, options) if options.carry else self._in_turn(cut, options)
@@ -154,8 +154,9 @@ class ParallelEmbedder(SentenceEmbedder):
 
 def _take(worker: _Worker, future: Future[Parcel]) -> list[NDArray[np.float32]]:
     """Wait for the arrays of a window, and take them over from the device's process."""
+    parcel = worker.wait(future)  # outside, since this process may report an OSError of its own
     try:
-        return unpack(worker.wait(future))
+        return unpack(parcel)
     except OSError:
         raise worker.died() from None
 

@@ -5,6 +5,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.schema import require_choice
+
 Pool = Literal["mean", "max", "first-last"]
 """How to reduce a sentence to one vector; see `pool_tokens`."""
 
@@ -23,7 +25,11 @@ def pool_tokens(vectors: NDArray[np.float32], pool: Pool, *, bidirectional: bool
 
     Returns:
         (…, D) vectors; zeros if the sentence has no tokens.
+
+    Raises:
+        ElmoError: If there is no such pool.
     """
+    require_choice("pool", pool, POOLS)
     num_tokens, width = vectors.shape[-2:]
     if num_tokens == 0:
         return np.zeros((*vectors.shape[:-2], width), dtype=np.float32)

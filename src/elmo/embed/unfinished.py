@@ -92,9 +92,14 @@ class Unfinished:
         """Read the job that the folder belongs to, and its progress."""
         found = cast("dict[str, Any]", read_json(self.folder / PROGRESS))
         try:
-            return dict(found["job"]), EmbeddingProgress(
-                **found["progress"] | {"sizes": dict(found["progress"]["sizes"])}
-            )
+            job, sizes = dict(found["job"]), dict(found["progress"]["sizes"])
+            values: dict[str, Any] = {**found["progress"], "sizes": sizes}
+            counts = values["num_sentences"], values["num_tokens"], values["num_bytes"], *sizes.values()
+            if not all(type(count) is int and count >= 0 for count in counts):
+                raise ValueError
+            if values["num_sentences"] != sizes.get("sentences") or not isinstance(values["seconds"], int | float):
+                raise ValueError
+            return job, EmbeddingProgress(**values)
         except (KeyError, TypeError, ValueError):
             raise ElmoError(
                 f"{self.folder / PROGRESS}: is damaged; remove {self.folder} to start from the beginning"

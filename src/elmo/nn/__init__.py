@@ -1,1 +1,1 @@
-"""The modules that compute on tensors: char encoder, projected LSTM, biLM, scalar mix, softmax and the `Elmo` layer."""
+"""The modules that compute on tensors: char encoder, projected LSTM, biLM, scalar mix, softmax, and `ElmoModule`."""

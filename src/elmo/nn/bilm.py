@@ -13,7 +13,7 @@ The package runs these equations in five ways:
 
 - For training, `pretrain.objective.Objective` runs each direction by itself on rows of equal length, with gradients.
 - For scoring, `BiLM.predictors` leaves out tokens that predict nothing (`pretrain.perplexity`, `embed.warm`).
-- In a torch network, `nn.elmo.Elmo` and `tasks.elmo.input` run the whole biLM with gradients.
+- In a torch network, `nn.elmo.ElmoModule` and `tasks.elmo.input` run the whole biLM with gradients.
 - For embedding, `embed.packed_engine` runs on CPUs with weights in a layout of its own, and `embed.module_engine` runs
   on GPUs. Both encode each distinct word only once.
 - Task models with a fixed biLM read the vectors that embedding stored on disk.
