@@ -253,6 +253,10 @@ def test_the_command_ranks_words(run: Callable[..., tuple[int, str, str]]) -> No
     assert lines[-1] == "3 of 11 words with 5 uses or more both in 1840s and in 1900s"
     facts = json.loads(run("--by", "decade", "--min-count", "5", "--json")[1])
     assert (facts["between"], facts["num_words"], facts["words"][0]["word"]) == (["1840s", "1900s"], 11, "gay")
+    by_excess = [word["prt"] for word in facts["words"]]
+    facts = json.loads(run("--by", "decade", "--min-count", "5", "--measure", "prt", "--json")[1])
+    by_prt = [word["prt"] for word in facts["words"]]
+    assert by_prt == sorted(by_excess, reverse=True) != by_excess
 
 
 def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
@@ -280,6 +284,7 @@ def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_
         (["--by", "decade", "--between", "1840s", "1840s"], "1840s cannot be compared with itself; name two periods"),
         (["--by", "decade", "--picture", "a.png"], "--picture shows the uses of one word; name it with --word"),
         (["--by", "decade", "--word", "gay", "--picture", "a.gif"], "a.gif: pictures end in .png or .svg"),
+        (["--by", "place", "--dates", "year"], "dates: has no effect on periods by place, only on those by year"),
         (["--by", "decade", "--word", "gay", "--min-count", "9"], "--min-count is for the ranking of all words"),
         (
             ["--by", "decade", "--min-count", "1"],

@@ -211,11 +211,13 @@ def test_the_command(
     text = str(corpus.folder.parent / "text.txt")
     assert run_main(["types", str(model_folder), text, "b.txt", "--layer", "1"], monkeypatch, capsys)[0] == 0
     assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text()
+    assert run_main([*common, "d.txt", "--layer", "1", "--precision", "bf16"], monkeypatch, capsys)[0] == 0
+    assert (tmp_path / "d.txt").read_text() != (tmp_path / "a.txt").read_text()
     code, out, error = run_main([*common, "c.kv", "--senses", "2", "--json"], monkeypatch, capsys)
     assert code == 0, error
     assert json.loads(out)["num_vectors"] == 20
     assert load_word_vectors("c.kv").index_to_key[0][-2:] in ("#1", "#2")
-    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.txt", "c.kv", "pairs.tsv", "four.txt"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.txt", "c.kv", "d.txt", "pairs.tsv", "four.txt"}
 
 
 @pytest.mark.parametrize("name", ["words.txt", "words.kv"])

@@ -49,6 +49,7 @@ def test_raw_text_without_a_tokenizer_gets_a_warning(text, tmp_path):
 def test_options_reach_the_corpus(text, tmp_path):
     options = ["--tokenizer", "ptb", "--text", "paragraphs", "--lowercase", "--min-count", 4, "--workers", 1]
     options += ["--encoding", "latin-1", "--max-vocabulary", 5, "--language", "en", "--license", "cc0-1.0"]
+    options += ["--max-characters", 20]
     result = run(tmp_path / "corpus", text, *options, "--json")
     assert json.loads(result.output) == {
         "folder": str(tmp_path / "corpus"),
@@ -60,6 +61,7 @@ def test_options_reach_the_corpus(text, tmp_path):
     }
     corpus = Corpus.open(tmp_path / "corpus")
     assert corpus.vocabulary().words[3:] == ("play", "the")
+    assert corpus.max_characters == 20
     assert corpus.source == {"inputs": ["text.txt"], "language": "en", "license": "cc0-1.0"}
 
 

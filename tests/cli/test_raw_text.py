@@ -297,3 +297,19 @@ def test_trained_models_know_their_text(run: Run, tmp_path: Path) -> None:
     assert (again.tokenizer, again.text, again.lowercase) == ("words", "paragraphs", True), (
         "tokenized text adds nothing"
     )
+
+
+@pytest.mark.parametrize(("language", "number"), [("de", 2), ("en", 3)])
+def test_text_is_split_by_the_rules_of_its_language(run: Run, language: str, number: int) -> None:
+    """That of the option holds, and otherwise that of the model's training text."""
+    pytest.importorskip("sentencex", reason="needs the extra 'sentences'")
+    german = "Am 3. Mai kam sie an. Er ging.\n"
+    Path("german.txt").write_text(german)
+    how = ("--tokenizer", "ptb", "--text", "paragraphs", "--language", language, "--json")
+    for command in (("embed", "model", "german.txt", "a.h5"), ("prepare", "corpus", "german.txt", "--min-count", "1")):
+        code, out, err = run(*command, *how)
+        assert (code, json.loads(out)["num_sentences"]) == (0, number), err
+    model = package.load("model", device="cpu")
+    assert len(model.tokenize(german, language=language)) == number
+    model.text = TextConfig("ptb", "paragraphs", language=language)
+    assert len(model.tokenize(german)) == number

@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 from functools import partial
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given
@@ -241,6 +242,14 @@ def test_one_paragraph_per_line(tmp_path):
 def test_wrapped_paragraphs(tmp_path):
     text = "\n\n  He came\nhome. She\nleft.\n \nNo!\nYes"
     assert read(tmp_path, text, text="wrapped") == ["He came home.", "She left.", "No!", "Yes"] * 2
+
+
+@pytest.mark.skipif(find_spec("sentencex") is None, reason="needs the extra 'sentences'")
+@pytest.mark.parametrize("layout", ["paragraphs", "wrapped"])
+def test_sentences_end_by_the_rules_of_the_language(tmp_path, layout):
+    text = "Am 3. Mai kam sie an. Er ging.\n"
+    assert read(tmp_path, text, text=layout, language="de") == ["Am 3. Mai kam sie an.", "Er ging."] * 2
+    assert read(tmp_path, text, text=layout) == ["Am 3.", "Mai kam sie an.", "Er ging."] * 2
 
 
 def test_wrapped_text_without_blank_lines_streams(tmp_path, monkeypatch):

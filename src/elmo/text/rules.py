@@ -170,18 +170,20 @@ def word_tokens(text: str) -> list[str]:
 def character_tokens(text: str) -> list[str]:
     """Cut text into characters, without whitespace. Marks that combine with a letter stay with it, and emoji whole."""
     tokens: list[str] = []
-    for character in text:
-        is_joined = (
+    start = 0  # of the last token, which is copied only when it is complete: emoji can be joined without end
+    for place, character in enumerate(text):
+        if character.isspace() or character in _INVISIBLE:  # nothing is joined across it
+            tokens.append(text[start:place])
+            start = place + 1
+        elif start < place and not (
             unicodedata.category(character).startswith("M")
             or character in _JOINERS
-            or (character in _FLAG_LETTERS and tokens and len(tokens[-1]) == 1 and tokens[-1] in _FLAG_LETTERS)
-        )
-        if character.isspace() or character in _INVISIBLE:
-            tokens.append("")  # so that nothing is joined across it
-        elif tokens and tokens[-1] and (is_joined or tokens[-1].endswith(_JOINER)):
-            tokens[-1] += character
-        else:
-            tokens.append(character)
+            or text[place - 1] == _JOINER
+            or (character in _FLAG_LETTERS and start == place - 1 and text[start] in _FLAG_LETTERS)
+        ):
+            tokens.append(text[start:place])
+            start = place
+    tokens.append(text[start:])
     return [token for token in tokens if token]
 
 

@@ -142,10 +142,12 @@ def test_cuts_sentences_out() -> None:
 
 
 @pytest.mark.external
-@pytest.mark.parametrize("name", ["litbank_dev", "ontogum_dev"])
-def test_real_documents_are_read_and_written(name: str, shared: Path) -> None:
-    """No sentence, speaker or cluster is lost."""
-    for document in read_documents(shared / "data" / "coref" / f"{name}.conll.xz"):
+@pytest.mark.parametrize(("name", "number"), [("litbank_dev", 10), ("ontogum_dev", 30)])
+def test_real_documents_are_read_and_written(name: str, number: int, shared: Path) -> None:
+    """No document, sentence, speaker or cluster is lost."""
+    documents = read_documents(shared / "data" / "coref" / f"{name}.conll.xz")
+    assert len(documents) == number
+    for document in documents:
         (again,) = parse_documents(format_document(document, document.clusters).split("\n"), name)
         assert (again.sentences, again.speakers) == (document.sentences, document.speakers)
         assert sorted(again.clusters) == sorted(document.clusters)
