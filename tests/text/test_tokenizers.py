@@ -293,9 +293,9 @@ PIECES = ["a", "-+", "a'", "a.", ".", ". ", "n't", "http://", "a@", "A.)", "1,",
 
 @pytest.mark.parametrize(("piece", "end"), [*((piece, "") for piece in PIECES), ("a", "a). B"), ("a.", "a). B")])
 def test_time_is_linear_in_the_length(piece, end):
-    """Six times the text takes about six times as long, on any machine. Backtracking would make it 36 times."""
+    """Six times the text takes 5 to 17 times as long, by what else the machine does. Backtracking makes it 36 times."""
     seconds(piece, 10, end)  # compiles the patterns
-    assert seconds(piece, 60_000, end) < 12 * seconds(piece, 10_000, end) + 0.05
+    assert seconds(piece, 60_000, end) < 25 * seconds(piece, 10_000, end) + 0.1
 
 
 @pytest.mark.parametrize(
