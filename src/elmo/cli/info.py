@@ -49,8 +49,7 @@ def command(model: str, as_json: bool) -> None:
     # import torch, which takes longer than everything else here, so other models are told without it.
     folder = Path(model)
     if not is_native(folder) and ((folder / CONFIG).is_file() or any(folder.glob(f"seed-*/{CONFIG}"))):
-        from elmo.tasks.run_folder import is_run
-        from elmo.tasks.seeds import seed_folder, started_seeds
+        from elmo.tasks.run_folder import is_run, seed_folder, started_seeds
 
         # A folder of several seeds becomes a run folder itself when all of them are trained.
         if runs := [folder] if is_run(folder) else [seed_folder(folder, seed) for seed in started_seeds(folder)]:

@@ -44,8 +44,9 @@ from elmo.tasks.run_folder import (
     make_elmo_layers,
     read_config,
     read_results,
+    started_seeds,
 )
-from elmo.tasks.seeds import SeedFolders, started_seeds
+from elmo.tasks.seeds import SeedFolders
 from elmo.tasks.task import Task, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.training.machine import machine_name

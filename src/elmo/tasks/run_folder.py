@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -41,7 +42,6 @@ from elmo.training.run_folder import StartFiles
 CONFIG, VOCABULARIES, RESULTS, CARD = "config.json", "vocabularies.json", "results.json", "README.md"
 BILM, CACHE = "bilm", "vectors"
 SHARED_BILM = f"../{BILM}"
-SEED_FOLDER = "seed-{}"
 FORMAT = 1
 
 _FILES = StartFiles(
@@ -50,6 +50,9 @@ _FILES = StartFiles(
     others=(VOCABULARIES, BILM, CACHE),
     forgotten=(BILM,),  # vectors are kept: their file is named after their biLM and text, and may serve again
 )
+
+_SEED = re.compile("seed-(0|[1-9][0-9]*)")
+"""The name of the subfolder in which one of several seeds is trained."""
 
 CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes")
 """The keys of a recipe's section `training` that may change when an unfinished run is continued."""
@@ -144,10 +147,10 @@ def read_run(folder: Path) -> StoredRun:
             or a different one.
     """
     if not (folder / CONFIG).is_file():
-        if seeds := sorted(filter(is_run, folder.glob(SEED_FOLDER.format("*")))):
+        if started := started_seeds(folder):
             raise ElmoError(
                 f"{folder}: not all of its seeds are trained; run the same 'elmo task train' again to continue, or "
-                f"name the folder of a seed, such as {seeds[0]}"
+                f"name the folder of a seed, such as {seed_folder(folder, started[0])}"
             )
         raise ElmoError(f"{folder}: is not the run folder of a task; make one with 'elmo task train'")
     config, values = read_config(folder)
@@ -205,6 +208,22 @@ def is_run(folder: Path) -> bool:
         return False
     values = read_json(folder / CONFIG)
     return isinstance(values, dict) and {"task", "recipe"} <= values.keys()
+
+
+def seed_folder(run: Path, seed: int) -> Path:
+    """Return the subfolder in which one of several seeds is trained."""
+    return run / f"seed-{seed}"
+
+
+def is_seed_folder(name: str) -> bool:
+    """Return whether this is the name of a folder that `seed_folder` returns."""
+    return _SEED.fullmatch(name) is not None
+
+
+def started_seeds(run: Path) -> list[int]:
+    """Return the seeds whose training was started in a subfolder of a run folder, whether it is finished or not."""
+    found = (_SEED.fullmatch(path.name) for path in run.glob("seed-*"))
+    return sorted(int(match[1]) for match in found if match and is_run(run / match[0]))
 
 
 def read_results(folder: Path) -> list[Result]:

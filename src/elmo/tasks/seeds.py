@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,28 +16,17 @@ from elmo.tasks.run_folder import (
     CARD,
     CONFIG,
     RESULTS,
-    SEED_FOLDER,
     SHARED_BILM,
     VOCABULARIES,
     is_run,
+    is_seed_folder,
     read_config,
     require_task_run,
+    seed_folder,
+    started_seeds,
     write_config,
 )
 from elmo.training.metrics import METRICS
-
-_OF_A_SEED = re.compile(SEED_FOLDER.format("(0|[1-9][0-9]*)"))
-
-
-def seed_folder(run: Path, seed: int) -> Path:
-    """Return the subfolder in which one of several seeds is trained."""
-    return run / SEED_FOLDER.format(seed)
-
-
-def started_seeds(run: Path) -> list[int]:
-    """Return the seeds whose training was started in a subfolder of a run folder, whether it is finished or not."""
-    found = map(_OF_A_SEED.fullmatch, (path.name for path in run.glob(SEED_FOLDER.format("*"))))
-    return sorted(int(match[1]) for match in found if match and is_run(run / match[0]))
 
 
 @dataclass(frozen=True)
@@ -80,7 +68,7 @@ class SeedFolders:
         """Return whether the run folder is that of several seeds, with these in it, or has nothing of the user's."""
         names = {path.name for path in self.run.glob("[!.]*")}
         if not started:  # a process that was killed right at its start left the first seed's folder empty
-            return all(_OF_A_SEED.fullmatch(name) and _is_empty(self.run / name) for name in names)
+            return all(is_seed_folder(name) and _is_empty(self.run / name) for name in names)
         # A user may have collected runs of one seed under such names, next to files that the best seed's would replace,
         # or to a biLM, which seeds of one run share. A folder with metrics is itself the run of one seed.
         if BILM in names and not any(read_config(self.folder_of(seed))[0].bilm == SHARED_BILM for seed in started):

@@ -19,8 +19,7 @@ from elmo.tasks.elmo.cache import LiveLayers, as_read
 from elmo.tasks.elmo.input import FrozenLayers
 from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig, Sets, choose, read_sets, share_of
 from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.run_folder import make_elmo_layers
-from elmo.tasks.seeds import seed_folder
+from elmo.tasks.run_folder import make_elmo_layers, seed_folder
 from elmo.tasks.task import Sentence, Task
 from elmo.training.metrics import METRICS, Row, read_rows
 
