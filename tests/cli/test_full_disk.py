@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from bridge import make_model
+from commands import run_main
 from elmo import formats
-from elmo.cli.main import main
 from elmo.formats import save_native
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1"]
 TINY = {"words.dim": 6, "characters.dim": 4, "characters.filters": 6, "lstm": "[8]", "training.max_epochs": 1}
 
-Run = Callable[..., int]
+Run = Callable[[list[str]], tuple[int, str, str]]
 
 
 @contextmanager
@@ -32,8 +32,8 @@ def no_file_above(num_bytes: int) -> Iterator[None]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs a command in a folder with a model, text and names, and returns its exit code."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return `run_main` for commands in a folder with a model, text and names."""
     monkeypatch.chdir(tmp_path)
     save_native(make_model(), tmp_path / "model")
     (tmp_path / "text.txt").write_text("".join(f"{number} {number} words\n" for number in range(2_000)))
@@ -41,15 +41,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     lines = ("".join(f"{word}\t{labels.get(word, 'O')}\n" for word in text.split()) for text in SENTENCES)
     (tmp_path / "names.conll").write_text("\n".join(lines))
 
-    def start(*arguments: object) -> int:
-        monkeypatch.setattr("sys.argv", ["elmo", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as error:
-            return int(error.code or 0)
-        return 0
-
-    return start
+    return lambda command: run_main(command, monkeypatch, capsys)
 
 
 PREPARE = ["prepare", "out", "text.txt"]
@@ -69,20 +61,18 @@ TRAIN += ["--device", "cpu", *(word for key, value in TINY.items() for word in (
     ],
     ids=["prepare", "convert", "convert to HDF5", "task train", "its cache"],
 )
-def test_a_full_disk_is_one_sentence(
-    run: Run, capsys: pytest.CaptureFixture[str], command: list[str], num_bytes: int, where: str
-) -> None:
+def test_a_full_disk_is_one_sentence(run: Run, command: list[str], num_bytes: int, where: str) -> None:
     before = sorted(Path().iterdir())
     with no_file_above(num_bytes):
-        assert run(*command) == 2
-    errors = capsys.readouterr().err
+        code, _, errors = run(command)
+    assert code == 2
     assert where in errors
     assert errors.startswith("elmo: ")
     assert errors.endswith("make room on the disk, then start the same command again\n")
     if command[0] != "task":  # the run folder stays, and the same command continues there
         assert sorted(Path().iterdir()) == before
     assert not [path for path in Path().rglob("*.safetensors") if path.stat().st_size == num_bytes]
-    assert run(*command) == 0
+    assert run(command)[0] == 0
     assert not list(Path().rglob(".*"))
 
 

@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -22,7 +20,6 @@ from elmo import formats
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
-from oracle import Oracle, encode_sentence
 
 SENTENCES = [
     ["They", "saw", "a", "new", "play", "on", "Broadway", "."],
@@ -49,23 +46,6 @@ def model(loaded: formats.Model) -> Embedder:
 
 
 # --- numbers
-
-
-@pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "short_words", "no_projection"])
-def test_all_layers_are_those_of_the_equations(variant: str, tmp_path: Path) -> None:
-    """The oracle computes in float64, one token at a time; 1e-5 is float32 rounding through all layers."""
-    folder, options, weights = make(tmp_path, variant)
-    oracle = Oracle(weights, options)
-    embedder = Embedder(formats.load(folder))
-    longest = options["char_cnn"]["max_characters_per_token"]
-    expected = [_layers(oracle, sentence, longest) for sentence in SENTENCES]
-    got = embedder.embed(SENTENCES, layers="all")
-    assert [array.shape for array in got] == [(embedder.num_layers, len(s), embedder.width) for s in SENTENCES]
-    assert_same(got, expected, atol=1e-5)
-
-
-def _layers(oracle: Oracle, sentence: list[str], max_characters: int) -> np.ndarray:
-    return oracle.row(encode_sentence(sentence, max_characters))[0][:, 1:-1]
 
 
 @pytest.mark.parametrize(
@@ -97,15 +77,6 @@ def test_default_is_the_mean_of_all_layers(model: Embedder) -> None:
 
 words = st.text(st.characters(codec="utf-8"), max_size=8)
 texts = st.lists(st.lists(words, max_size=12), max_size=9)
-
-
-@given(sentences=texts, order=st.randoms(use_true_random=False), batch_size=st.none() | st.integers(1, 5))
-def test_neighbors_order_and_batch_size_change_nothing(model: Embedder, sentences, order, batch_size) -> None:
-    alone = [model.embed([sentence], layers="all")[0] for sentence in sentences]
-    places = list(range(len(sentences)))
-    order.shuffle(places)
-    together = model.embed([sentences[place] for place in places], layers="all", batch_size=batch_size)
-    assert_same(together, [alone[place] for place in places])
 
 
 @given(sentences=texts, batch_tokens=st.integers(1, 40))
@@ -151,18 +122,6 @@ def test_no_sentences_give_nothing(model: Embedder) -> None:
 # --- carried state
 
 
-def test_carried_state_flows_row_by_row(tmp_path: Path) -> None:
-    """Row i starts from the state at the end of row i of the previous batch; 1e-5 is float32 rounding in all layers."""
-    folder, options, weights = make(tmp_path)
-    batches = [[["a", "b"], ["c"], ["d", "e", "f"]], [["g"], [], ["h", "i"]], [["a", "b"], ["c"], ["c"]]]
-    expected = [row for batch in Oracle(weights, options).carried(batches) for row in batch]
-    embedder = Embedder(formats.load(folder))
-    sentences = [sentence for batch in batches for sentence in batch]
-    got = embedder.embed(sentences, layers="all", state="carry", batch_size=3)
-    assert_same(got, expected, atol=1e-5)
-    assert np.abs(got[6] - got[0]).max() > 1e-3, "the same sentence, but other states before it"
-
-
 def test_carried_state_lives_across_calls_until_reset(folder: Path) -> None:
     embedder = Embedder(formats.load(folder))
     both = embedder.embed([["a"], ["b"]], state="carry", batch_size=1)
@@ -201,23 +160,6 @@ def test_carried_batches_may_be_cut_to_fit_memory(loaded: formats.Model, sentenc
     results = [each.embed(sentences, layers="all", state="carry", batch_size=batch_size) for each in (whole, cut)]
     # The state's own rounding is carried along as well.
     assert_same(results[1], results[0], atol=1e-5)
-
-
-@pytest.mark.external
-@pytest.mark.parametrize("release", ["allennlp", "bilm_tf"])
-def test_matches_published_vectors(shared: Path, release: str) -> None:
-    """Only carried state reproduces the TensorFlow run; 2e-6 is float32 rounding."""
-    folder = shared / "fixtures" / release
-    (name,) = (path for path in folder.glob("*sentences.json"))
-    columns = [[line.split() for line in column] for column in json.loads(name.read_text(encoding="utf-8"))]
-    batches = list(zip(*columns, strict=True))
-    embedder = Embedder(formats.load(folder))
-    got = embedder.embed([s for batch in batches for s in batch], layers="top", state="carry", batch_size=3)
-    for column in range(3):
-        with h5py.File(folder / f"lm_embeddings_{column}.hdf5") as file:
-            # stored as (direction, T, P)
-            expected = [np.concatenate(file[str(number)][...], axis=-1) for number in range(len(batches))]
-        assert_same(got[column::3], expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("dtype", [None, object])

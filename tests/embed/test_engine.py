@@ -46,6 +46,7 @@ SENTENCES = [
     [],
     ["play"],
     ["Kinder", "spielen", "Fußball", "🎭", "x" * 300, ""],
+    ["<S>", "a", "</S>", "a"],
     [f"w{number % 11}" for number in range(60)],
 ]
 
@@ -90,11 +91,11 @@ def cosines(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
 def test_layers_are_those_of_the_equations(kind: tuple[str, str], variant: str, tmp_path: Path) -> None:
     folder, options, weights = make(tmp_path, variant)
     oracle, longest = Oracle(weights, options), options["char_cnn"]["max_characters_per_token"]
-    found = make_embedder(formats.load(folder), kind).embed(SENTENCES, layers="all")
+    embedder = make_embedder(formats.load(folder), kind)
     errors: list[float] = []
-    for sentence, layers in zip(SENTENCES, found, strict=True):
+    for sentence, layers in zip(SENTENCES, embedder.embed(SENTENCES, layers="all"), strict=True):
         expected = oracle.row(encode_sentence(sentence, longest))[0][:, 1:-1]
-        assert layers.shape == expected.shape
+        assert layers.shape == expected.shape == (embedder.num_layers, len(sentence), embedder.width)
         if sentence:
             errors.append(np.abs(layers - expected).max())
             assert cosines(layers, expected).min() > COSINES[kind[1]]
@@ -123,6 +124,7 @@ def test_weights_mix_the_layers(kind: tuple[str, str], tmp_path: Path) -> None:
 
 
 def test_carried_state_is_that_of_the_equations(kind: tuple[str, str], tmp_path: Path) -> None:
+    """Row i starts from the state at the end of row i of the previous batch."""
     folder, options, weights = make(tmp_path)
     batches = [[["a", "b"], ["c"], ["d", "e", "f"]], [["g"], [], ["h", "i"]], [["a", "b"], ["c"], ["c"]]]
     expected = [row for batch in Oracle(weights, options).carried(batches) for row in batch]
@@ -130,6 +132,7 @@ def test_carried_state_is_that_of_the_equations(kind: tuple[str, str], tmp_path:
     embedder = make_embedder(formats.load(folder), kind)
     found = embedder.embed(sentences, layers="all", state="carry", batch_size=3)
     assert max(np.abs(a - b).max(initial=0) for a, b in zip(found, expected, strict=True)) < BOUNDS[kind[1]]
+    assert np.abs(found[6] - found[0]).max() > 1e-3, "the same sentence, but other states before it"
 
 
 @pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "no_projection"])
