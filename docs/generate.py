@@ -128,7 +128,10 @@ def notebook_files(path: Path) -> dict[str, str | bytes]:
                 lines += ["".join(html), ""]
             else:
                 lines += fenced("text", "".join(output.get("text", data.get("text/plain", ""))).strip("\n"))
-    lines.append(f"[Download this page as a notebook]({path.name})")
+    lines.append(
+        f"[Download this page as a notebook]({path.name}). In the repository it is `examples/notebooks/{path.name}`, "
+        "next to the files that it reads."
+    )
     return {**files, f"{path.stem}.md": "\n".join(lines)}
 
 

@@ -42,7 +42,7 @@ def test_other_figures_give_another_verdict(page: ModuleType) -> None:
     verdicts = [claim.verdict for claim in page.layers(layers(scores))]
     assert verdicts == [
         "**agrees**: NER: 46.0 and 40.0",
-        "**level**: NER: 46.5 and 46.0 (level)",
+        "**level**: NER (level): 46.5 and 46.0",
         "no figures to compare",
         "**agrees**: NER: 46.5 and 47.0",
     ]
@@ -162,7 +162,7 @@ def test_the_page_has_what_is_there_and_says_what_is_not(
     text = (tmp_path / "docs" / "analysis.md").read_text()
     assert "We tested 3 statements of the paper:" in text
     assert "| hold here in all cases | 2 |\n| hold in some cases | 0 |\n| hold in no case | 0 |\n| are level" in text
-    assert "Another 1 are about tasks that were not run." in text
+    assert "For another 1 there are no figures to compare, because a task was not run" in text
     assert "| NER | here | 40.0 | 39.0 | 44.5 | 45.0 |" in text
     assert "![Layers](analysis/layers.svg)" in text
     assert text.count("Not measured yet.") == 7

@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     paragraph = "They saw a new play on Broadway. Children play in the park, and he made a spectacular play.\n"
     (folder / "text").mkdir()
-    for name in ("text/one.txt", "text/two.txt", "heldout.txt", "task.txt"):
+    for name in ("text/one.txt", "text/two.txt", "heldout.txt", "new-text.txt", "task.txt"):
         (folder / name).write_text(paragraph * 20, encoding="utf-8")
     (folder / "sentences.txt").write_text("They saw a new play on Broadway .\nChildren play in the park .\n")
     for name in ("train", "dev", "test"):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -111,7 +112,7 @@ class Claim:
         """Whether it holds, and where."""
         if not self.cases:
             return "no figures to compare"
-        return f"**{self._word}**: {'; '.join(f'{c.name}: {c.figures}{c.verdict.value}' for c in self.cases)}"
+        return f"**{self._word}**: {'; '.join(f'{c.name}{c.verdict.value}: {c.figures}' for c in self.cases)}"
 
     @property
     def _word(self) -> str:
@@ -362,9 +363,11 @@ def summary(findings: Mapping[str, Finding], claims: Mapping[str, Sequence[Claim
         "are level, so that nothing can be said": level,
     }
     table = "".join(f"| {name} | {number} |\n" for name, number in rows.items())
-    text = (
-        f"We tested {len(measured)} statements of the paper:\n\n| | statements |\n|---|---|\n{table}\n"
-        f"Another {len(known) - len(measured)} are about tasks that were not run."
+    text = f"We tested {len(measured)} statements of the paper:\n\n| | statements |\n|---|---|\n{table}\n"
+    text += textwrap.fill(
+        f"For another {len(known) - len(measured)} there are no figures to compare, because a task was not run or the "
+        "use of a word has no sense in SemCor.",
+        95,
     )
     if any(finding.quick for finding in findings.values()):
         text = f"**From quick runs, on little data: figures and verdicts mean nothing.** {text}"

@@ -189,9 +189,9 @@ def _summary(runs: Iterable[Run], baselines: Mapping[str, Run]) -> str:
         return "No test score was higher with ELMo."
     removed = [share for (data, _), share in shares.items() if data in gained]
     return textwrap.fill(
-        f"Test scores were higher with ELMo on {len(gained)} of {len({data for data, _ in shares})} data sets. There "
-        f"it removed {min(removed):.1f} to {max(removed):.1f} % of the baseline's errors. Gains of about one standard "
-        "deviation, and small gains with a single seed, may be due to chance.",
+        f"Test scores were higher with ELMo for {len(gained)} of {len({data for data, _ in shares})} training sets. "
+        f"There it removed {min(removed):.1f} to {max(removed):.1f} % of the baseline's errors. Gains of about one "
+        "standard deviation, and small gains with a single seed, may be due to chance.",
         95,
     )
 
