@@ -372,12 +372,19 @@ def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
 
 
 def test_heldout_text_without_words_is_refused(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    corpus: Corpus,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "empty.txt").write_text("\n\n")
     options = ["--recipe", "tiny", "--heldout", str(tmp_path / "empty.txt")]
-    code, _, err = run_main(["pretrain", str(corpus.folder), str(tmp_path / "run"), *options], monkeypatch, capsys)
-    assert (code, err) == (2, f"elmo: {tmp_path / 'empty.txt'}: holds no text\n")
+    for text in ("\n\n", "<S> </S>\n"):
+        (tmp_path / "empty.txt").write_text(text)
+        code, _, err = run_main(["pretrain", str(corpus.folder), str(tmp_path / "run"), *options], monkeypatch, capsys)
+        assert (code, err) == (2, f"elmo: {tmp_path / 'empty.txt'}: holds no text\n")
+    with pytest.raises(ElmoError, match=r"^heldout: holds no tokens except <S> and </S>"):
+        Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2), heldout=[["<S>", "</S>"]], device="cpu")
     assert not (tmp_path / "run").exists()
 
 
@@ -742,7 +749,7 @@ def test_a_start_without_a_checkpoint_leaves_the_folder_free(
     train(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=4))
     train(corpus, tmp_path / "whole", recipe(max_steps=2, batch_size=4))
     assert_same_end(tmp_path / "whole", tmp_path / "run")
-    with pytest.raises(ElmoError, match=r"recipe\.yaml: holds another recipe"):
+    with pytest.raises(ElmoError, match=r"recipe\.yaml: the run was started with training\.batch_size: 4, not 8; cont"):
         Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
 
 
@@ -752,7 +759,7 @@ def test_a_folder_that_another_run_claimed_meanwhile_is_left_to_it(
     """Two starts find the folder without a checkpoint. The first must not train when the second has set its recipe."""
     first = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=4), device="cpu")
     second = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
-    with pytest.raises(ElmoError, match=r"recipe\.yaml: holds another recipe"):
+    with pytest.raises(ElmoError, match=r"recipe\.yaml: the run was started with training\.batch_size: 8, not 4; cont"):
         first.train()
     second.train()
     train(corpus, tmp_path / "whole", recipe(max_steps=2, batch_size=8))

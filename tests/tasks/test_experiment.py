@@ -20,12 +20,14 @@ import make_many_langs
 import make_words
 from bridge import make_model
 from elmo import formats
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats import sources
 from elmo.targets import alone_in
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.experiment import Experiment, ExperimentConfig
+from elmo.tasks.finetune import finetune_for_task
 from elmo.tasks.ner.task import TASK, NerModel, NerRecipe
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer, predict
@@ -126,13 +128,60 @@ def test_without_a_copy_the_bilm_must_stay(files: Path, recipe: Recipe) -> None:
     assert names(config.folder) == FINISHED
     load_run(config.folder)
     (files / "model").rename(files / "gone")
-    with pytest.raises(ElmoError, match="model: no such file or folder"):
+    with pytest.raises(ElmoError, match=r"run: its biLM can't be loaded: .*model: no such file or folder"):
         load_run(config.folder)
     other = make_model()
     torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)
     formats.save_native(other, files / "model")
     with pytest.raises(ElmoError, match=r"run: was not trained with the biLM that is now .*model"):
         load_run(config.folder)
+
+
+def test_a_copy_that_is_gone_is_named(files: Path, recipe: Recipe) -> None:
+    config = make_config(files, recipe(training__max_epochs=1))
+    Experiment(config).run()
+    shutil.rmtree(config.folder / "bilm")
+    with pytest.raises(ElmoError, match=r"run: its biLM .*run/bilm is missing; put it back$"):
+        load_run(config.folder)
+
+
+def save_in_lower_case(folder: Path) -> None:
+    """Replace the model of the folder by one whose training text was in lower case."""
+    model = make_model()
+    model.text = TextConfig(lowercase=True)
+    shutil.rmtree(folder)
+    formats.save_native(model, folder)
+
+
+def test_a_bilm_in_lower_case_reads_lower_case(files: Path, recipe: Recipe) -> None:
+    """The run records it, so that one that began with the case kept, as earlier versions did, can't go on otherwise."""
+    save_in_lower_case(files / "model")
+    config = make_config(files, recipe(training__max_epochs=1))
+    Experiment(config).run()
+    values = json.loads((config.folder / "config.json").read_text())
+    assert values["recipe"]["elmo"]["lowercase"] is True
+    elmo = load_run(config.folder).model.elmo
+    assert torch.equal(elmo([["Ann", "RAN"]]).input, elmo([["ann", "ran"]]).input)
+    del values["recipe"]["elmo"]["lowercase"]
+    (config.folder / "config.json").write_text(json.dumps(values))
+    elmo = load_run(config.folder).model.elmo
+    assert not torch.allclose(elmo([["Ann", "RAN"]]).input, elmo([["ann", "ran"]]).input)
+    with pytest.raises(ElmoError, match=r"run: was started with elmo\.lowercase: false, not true; choose another run"):
+        Experiment(config).run()
+    kept = make_config(files, recipe(training__max_epochs=1, elmo__lowercase=False))
+    Experiment(kept).run()
+
+
+def test_a_bilm_in_lower_case_is_tuned_on_lower_case(files: Path, recipe: Recipe) -> None:
+    save_in_lower_case(files / "model")
+    result = finetune_for_task(Experiment(make_config(files, recipe())), files / "tuned")
+    tuned = formats.load(files / "tuned")
+    assert tuned.text is not None
+    assert tuned.text.lowercase
+    assert tuned.vocabulary is not None
+    assert [name for name in ("Ann", "ann") if name in tuned.vocabulary] == ["ann"]
+    assert result is not None
+    assert result.before.oov_rate < 0.1, "the text that is measured is in lower case, too"
 
 
 def test_a_copy_may_be_asked_for_afterwards(files: Path, recipe: Recipe) -> None:
@@ -519,7 +568,7 @@ def test_files_of_the_user_are_no_run_of_several_seeds(others: tuple[str, ...], 
         (config.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (config.folder / name).write_text("{}")
     before = contents(config.folder)
-    with pytest.raises(ElmoError, match="run: neither empty nor a run of several seeds; choose another one"):
+    with pytest.raises(ElmoError, match="run: is neither empty nor a run of several seeds; choose another one"):
         Experiment(config).run()
     assert contents(config.folder) == before
 
@@ -535,7 +584,7 @@ def test_runs_of_one_seed_that_a_user_collected_are_not_taken_over(files: Path, 
     (files / "mine" / "README.md").write_text("My runs.")
     for name in ("mine", "both", "next-to-a-model"):
         before = contents(files / name)
-        with pytest.raises(ElmoError, match=f"{name}: neither empty nor a run of several seeds"):
+        with pytest.raises(ElmoError, match=f"{name}: is neither empty nor a run of several seeds"):
             Experiment(make_config(files, settings, name, elmo=None, num_seeds=2)).run()
         assert contents(files / name) == before
 

@@ -21,13 +21,12 @@ from elmo.formats.native import FILES, is_native, save_trained
 from elmo.nn.devices import use_device
 from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.pretrain.loop import Pretrainer, Sentences
-from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.pretrain.perplexity import Perplexity, require_heldout, score_sentences
 from elmo.pretrain.processes import started_together
 from elmo.pretrain.recipe import PretrainingConfig, Recipe
 from elmo.pretrain.run_folder import is_begun_with
 from elmo.schema import from_mapping
 from elmo.targets import alone_in
-from elmo.text.characters import refuse_strings
 from elmo.text.choice import choose_cut, sample_of
 from elmo.text.conllu import layout_by_name
 from elmo.text.corpus import Corpus
@@ -119,7 +118,7 @@ def finetune(
     model, folder, settings = model if isinstance(model, Model) else load(model), Path(folder), settings or {}
     # Mistakes are found first, so that they leave no folder behind.
     finetuning_config(model, settings, new_softmax)
-    refuse_strings(heldout)
+    require_heldout(heldout)
     if reading is None:
         paths = expand(inputs)
         text = layout_by_name(paths)
@@ -172,7 +171,7 @@ def new_softmax_config(config: PretrainingConfig, settings: Mapping[str, object]
 def prepare_corpus(
     model: Model, inputs: Sequence[str | Path], folder: Path, new_softmax: bool, **preparation: Any
 ) -> Corpus:
-    """Prepare the corpus for fine-tuning a model, or use the same corpus of an earlier start.
+    """Prepare the corpus for fine-tuning a model, or use the same corpus of an earlier attempt.
 
     Args:
         model: The model to fine-tune.

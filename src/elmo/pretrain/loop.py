@@ -29,13 +29,12 @@ from elmo.nn.softmax import Softmax
 from elmo.pretrain.checkpoint import PretrainingProgress, common_tensors, resume_pretraining, row_tensors
 from elmo.pretrain.objective import Batches, Objective, TrainingBatch, make_softmax
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
-from elmo.pretrain.perplexity import Perplexity, perplexity_unless
+from elmo.pretrain.perplexity import Perplexity, perplexity_unless, require_heldout
 from elmo.pretrain.processes import Processes, Volume, average_gradients
 from elmo.pretrain.recipe import Recipe
 from elmo.pretrain.reporter import Reporter
 from elmo.pretrain.run_folder import PretrainingFolder, Start
 from elmo.schema import to_mapping
-from elmo.text.characters import refuse_strings
 from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.metrics import require_tensorboard
@@ -101,7 +100,7 @@ class Pretrainer:
         # Nothing is written before everything is checked, so that a mistake leaves no folder behind.
         if tensorboard:
             require_tensorboard()
-        refuse_strings(heldout)
+        require_heldout(heldout)
         self.corpus, self.folder, self.recipe, self.heldout = corpus, folder, recipe, heldout
         self.stopped = self.is_asked_to_stop = False
         self._tensorboard = tensorboard

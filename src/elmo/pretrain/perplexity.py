@@ -29,7 +29,7 @@ from elmo.formats.model import (
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.softmax import AnySoftmax
 from elmo.schema import require_choice
-from elmo.text.characters import refuse_string, without_boundaries
+from elmo.text.characters import refuse_string, refuse_strings, without_boundaries
 from elmo.text.vocabulary import Vocabulary
 
 BATCH_SIZE = 32
@@ -157,6 +157,17 @@ def score_sentences(
         if state == "carry":
             before = replace_rows(before, after)
         yield from scores
+
+
+def require_heldout(sentences: Sequence[Sequence[str]]) -> None:
+    """Refuse held-out text whose perplexity can't be measured. No sentences at all are accepted.
+
+    Raises:
+        ElmoError: If a sentence is a string, or there is no token except `<S>` and `</S>`.
+    """
+    refuse_strings(sentences)
+    if sentences and not any(map(without_boundaries, sentences)):
+        raise ElmoError("heldout: holds no tokens except <S> and </S>, which mark the ends of a sentence")
 
 
 def _without_strings(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:

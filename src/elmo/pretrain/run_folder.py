@@ -25,11 +25,11 @@ from elmo.schema import from_mapping
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.training.machine import machine_name
-from elmo.training.recipes import without, write_recipe
-from elmo.training.run_folder import StartFiles
+from elmo.training.recipes import changed_key, write_recipe
+from elmo.training.run_folder import AttemptFiles
 
 RECIPE, CHECKSUM, START, CLAIM = "recipe.yaml", "corpus.sha256", "start.json", ".claim"
-_FILES = StartFiles(
+_FILES = AttemptFiles(
     "a run folder", marks=(RECIPE, CHECKSUM), unmarked=(CHECKSUM, START), others=(START,), forgotten=(RECIPE, START)
 )
 
@@ -72,7 +72,7 @@ class PretrainingFolder:
     Args:
         path: The folder, which need not exist.
         corpus: The corpus that is trained on.
-        recipe: The recipe. Compared with an earlier start, only when the run ends, reports and saves may be different.
+        recipe: The recipe. Compared with an earlier attempt, only when the run ends, reports and saves may differ.
 
     Attributes:
         path: The folder.
@@ -95,7 +95,7 @@ class PretrainingFolder:
         """Create the folder, or check that it belongs to this run, and write the recipe to it.
 
         Args:
-            start: The model to begin with; None for random weights, or for the model that an earlier start began with.
+            start: The model to begin with; None for random weights, or for that which an earlier attempt began with.
 
         Returns:
             The model that the run began with, as the attribute `start` also says.
@@ -241,8 +241,10 @@ class PretrainingFolder:
     def _require_same(self, start: Start | None) -> Start | None:
         """Return what the run began with; an ElmoError if the folder belongs to another corpus, recipe or start."""
         path = self.path / RECIPE
-        if without(load_pretraining_recipe(str(path)), _CHANGEABLE) != without(self._recipe, _CHANGEABLE):
-            raise ElmoError(f"{path}: holds another recipe; continue with that one, or choose another run folder")
+        if changed := changed_key(load_pretraining_recipe(str(path)), self._recipe, _CHANGEABLE):
+            raise ElmoError(
+                f"{path}: the run was started with {changed}; continue with that, or choose another run folder"
+            )
         if _read_checksum(self.path / CHECKSUM) != self._corpus.checksum:
             raise ElmoError(
                 f"{self.path}: was trained on another corpus than {self._corpus.folder}; choose another run folder"

@@ -24,7 +24,7 @@ from elmo.targets import alone_in
 from elmo.tasks.card import Result, task_card
 from elmo.tasks.checkpoint import CHECKPOINT
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
-from elmo.tasks.elmo.cache import LiveLayers, remove_cache
+from elmo.tasks.elmo.cache import LiveLayers, reads_lower_case, remove_cache
 from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.run_folder import (
@@ -50,6 +50,7 @@ from elmo.tasks.seeds import SeedFolders
 from elmo.tasks.task import Task, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.training.machine import machine_name
+from elmo.training.metrics import require_tensorboard
 
 E = TypeVar("E")
 
@@ -149,6 +150,8 @@ class Experiment:
     """
 
     def __init__(self, config: ExperimentConfig, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
+        if config.tensorboard:
+            require_tensorboard()
         self.config, self.task = config, get_task(config.task)
         self.device = use_device(config.device)
         self.folders = SeedFolders(config.folder, config.num_seeds)
@@ -267,7 +270,12 @@ class Experiment:
         return bool(left) and all(left)
 
     def _recipe_of(self, seed: int) -> TaskRecipe:
-        return replace(self.config.recipe, training=replace(self.config.recipe.training, seed=seed))
+        """Return the recipe of a seed, which also says whether the biLM reads words in lower case."""
+        recipe = self.config.recipe
+        lowercase = reads_lower_case(recipe.elmo, self.bilm and self.bilm.text)
+        return replace(
+            recipe, elmo=replace(recipe.elmo, lowercase=lowercase), training=replace(recipe.training, seed=seed)
+        )
 
     def _run_seed(self, seed: int, folder: Path, run_config: RunConfig) -> Result | None:
         """Return the result of one seed, or None if it was interrupted."""

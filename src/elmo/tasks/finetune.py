@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +16,7 @@ from elmo.pretrain.finetune import (
     new_softmax_config,
     prepare_corpus,
 )
+from elmo.tasks.elmo.cache import as_read, reads_lower_case
 from elmo.tasks.experiment import Experiment
 from elmo.tasks.task import distinct_lines
 
@@ -45,15 +47,18 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
         )
     experiment.check_before_finetuning()
 
+    lowercase = reads_lower_case(config.recipe.elmo, model.text)
+
     def lines_of(path: str) -> dict[str, None]:
         found = task.read(path, config.recipe)
-        return distinct_lines(sentence for example in found for sentence in next(iter(task.texts(example).values())))
+        read = (next(iter(task.texts(example).values())) for example in found)
+        return distinct_lines(as_read(chain.from_iterable(read), lowercase))
 
     new_softmax = model.softmax is None
     with TemporaryDirectory(prefix="elmo-") as work:
         path = Path(work) / f"{config.task}.txt"
         path.write_text("".join(f"{line}\n" for line in lines_of(config.train)), encoding="utf-8")
-        corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
+        corpus = prepare_corpus(model, [str(path)], folder, new_softmax, lowercase=lowercase)
     # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
     if is_finetuned(model, folder):
         return None

@@ -37,6 +37,7 @@ class ElmoConfig:
             the task.
         cache_dtype: The type of the numbers in the cache.
         state: The LSTM state in which the biLM begins a sentence: `zero`, or `warm` (see `elmo warm`).
+        lowercase: Whether the biLM reads words in lower case. None means yes if its training text was in lower case.
 
     Source: Peters et al. 2018, sec. 3.3.
     """
@@ -50,6 +51,7 @@ class ElmoConfig:
     vectors: str = "cached"
     cache_dtype: str = "float32"
     state: str = "zero"
+    lowercase: bool | None = None
 
     def __post_init__(self) -> None:
         choices = {"at": ELMO_PLACES, "layers": ELMO_LAYERS, "vectors": VECTORS, "cache_dtype": DTYPES, "state": STATES}

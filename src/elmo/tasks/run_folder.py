@@ -9,10 +9,9 @@ for each seed; all of them share one `bilm/`.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,20 +30,20 @@ from elmo.formats.native import is_native, save_native
 from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import WEIGHTS, put_weights
-from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.cache import LiveLayers, reads_lower_case
 from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
 from elmo.tasks.task import TASKS, Vocabularies, get_task
 from elmo.tasks.trained import TrainedTask
-from elmo.training.recipes import without
-from elmo.training.run_folder import StartFiles
+from elmo.training.recipes import changed_key
+from elmo.training.run_folder import AttemptFiles
 
 CONFIG, VOCABULARIES, RESULTS, CARD = "config.json", "vocabularies.json", "results.json", "README.md"
 BILM, CACHE = "bilm", "vectors"
 SHARED_BILM = f"../{BILM}"
 FORMAT = 1
 
-_FILES = StartFiles(
+_FILES = AttemptFiles(
     "a run folder of a task",
     marks=(CONFIG,),
     others=(VOCABULARIES, BILM, CACHE),
@@ -195,7 +194,10 @@ def _load_bilm(folder: Path, config: RunConfig) -> Model | None:
     if config.bilm is None:
         return None
     source = find_bilm(folder, config.bilm)
-    bilm = formats.load(source)
+    try:
+        bilm = formats.load(source)
+    except ElmoError as error:
+        raise ElmoError(f"{folder}: its biLM can't be loaded: {error}") from error
     # Earlier versions included the warm state in the fingerprint, whether a run used it or not.
     if config.fingerprint not in (fingerprint(bilm), fingerprint(bilm, with_warm_state=True)):
         raise ElmoError(f"{folder}: was not trained with the biLM that is now {source}; put the original one there")
@@ -261,11 +263,17 @@ def make_elmo_input(bilm: Model | None, config: ElmoConfig, layers: FrozenLayers
         config: How the task uses ELMo.
         layers: The source of the layers. None without ELMo.
     """
-    return ElmoInput(config, layers, *((bilm.config.num_layers, bilm.config.width) if bilm else ()))
+    if bilm is None:
+        return ElmoInput(config, layers)
+    lowercase = reads_lower_case(config, bilm.text)
+    return ElmoInput(config, layers, bilm.config.num_layers, bilm.config.width, lowercase=lowercase)
 
 
 def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
-    """Read what a run folder was trained on, and the values of its recipe."""
+    """Read what a run folder was trained on, and the values of its recipe.
+
+    Earlier versions had no `elmo.lowercase`: the biLM read words as they are.
+    """
     values = read_json(folder / CONFIG)
     if not isinstance(values, dict) or "recipe" not in values:
         raise ElmoError(f"{folder / CONFIG}: key 'recipe' is missing; is it a run folder of a task?")
@@ -276,7 +284,10 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
     if config.task not in TASKS:
         known = ", ".join(TASKS)
         raise ElmoError(f"{folder / CONFIG}: task {config.task!r} is unknown to this program, which has {known}")
-    return config, values["recipe"]
+    recipe = values["recipe"]
+    if isinstance(recipe, dict) and isinstance(elmo := cast("dict[str, Any]", recipe).get("elmo"), dict):
+        recipe = {**cast("dict[str, Any]", recipe), "elmo": {"lowercase": False, **cast("dict[str, Any]", elmo)}}
+    return config, recipe
 
 
 def require_task_run(folder: Path) -> None:
@@ -325,7 +336,7 @@ def _require_same(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabular
     """Raise ElmoError if a run folder belongs to another task, recipe, data or biLM."""
     before, values = read_config(folder)
     known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
-    if (difference := _difference(before, config) or _changed_key(known, recipe)) is not None:
+    if (difference := _difference(before, config) or changed_key(known, recipe, CHANGEABLE)) is not None:
         raise ElmoError(f"{folder}: was started with {difference}; choose another run folder")
     if (folder / RESULTS).exists() and known != recipe:
         raise ElmoError(f"{folder}: was finished with other settings; choose another run folder")
@@ -342,25 +353,6 @@ def _difference(before: RunConfig, now: RunConfig) -> str | None:
         return f"task {before.task}, not {now.task}"
     names = {"fingerprint": "biLM", "train": "training set", "dev": "dev set", "test": "test set"}
     return next((f"another {name}" for key, name in names.items() if getattr(before, key) != getattr(now, key)), None)
-
-
-def _changed_key(before: TaskRecipe, now: TaskRecipe) -> str | None:
-    """Describe the first key of a recipe, of those that may not change, with the values that it had and has."""
-    values, others = (dict(_dotted(to_mapping(without(recipe, CHANGEABLE)))) for recipe in (before, now))
-    for key in [*values, *others]:
-        if values.get(key) != others.get(key):
-            had, has = (json.dumps(each.get(key), ensure_ascii=False) for each in (values, others))
-            return f"{key}: {had}, not {has}"
-    return None
-
-
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the keys of a recipe with their sections, as in `training.batch_size`, and their values."""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _dotted(cast("dict[str, Any]", value), f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> None:
@@ -383,8 +375,9 @@ def find_bilm(folder: Path, name: str) -> Path | str:
 
     It is in the folder or next to it, or else where it was when the run was trained.
     """
-    if name == SHARED_BILM and not (folder / name).exists():
-        raise ElmoError(f"{folder}: its biLM {folder / name}, which all seeds of a run share, is missing; put it back")
+    if name in (BILM, SHARED_BILM) and not (folder / name).exists():
+        shared = ", which all seeds of a run share," if name == SHARED_BILM else ""
+        raise ElmoError(f"{folder}: its biLM {folder / name}{shared} is missing; put it back")
     return folder / name if (folder / name).exists() else name
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
 from elmo.text import decoding
+from elmo.text.characters import without_boundaries
 from elmo.text.conllu import conllu_sentences, layout_by_name
 from elmo.text.decoding import Advance, read_blocks
 from elmo.text.opening import STDIN
@@ -122,7 +123,7 @@ def read_sentences(paths: Iterable[str | Path], reading: Reading = PLAIN) -> Ite
 
 
 def read_some(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
-    """Read all sentences of a text that are not empty into memory.
+    """Read all sentences of a text into memory, except those without a token other than `<S>` and `</S>`.
 
     Args:
         path: A file, a glob or `-`.
@@ -134,7 +135,7 @@ def read_some(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
     paths = expand([path])
     if layout_by_name(paths) == "conllu":
         reading = replace(reading, text="conllu", tokenizer="whitespace")
-    if found := [sentence for sentence in read_sentences(paths, reading) if sentence]:
+    if found := [sentence for sentence in read_sentences(paths, reading) if without_boundaries(sentence)]:
         return found
     raise ElmoError(f"{path}: holds no text")
 

@@ -30,8 +30,8 @@ class MetricsFile:
     Args:
         folder: The run folder.
         key: The column that counts: `"step"` or `"epoch"`. Each row has it.
-        start: The step or epoch that the run goes on from. Rows after it, of a start that was killed, are dropped,
-            since the run will now make them again.
+        done: The last step or epoch that the run's checkpoint has. Rows after it, of an attempt that was killed, are
+            dropped, since the run will now make them again.
         columns: The columns of the file in their order. Without them, the columns are those that the rows have, and
             the file is written again for each row.
         tensorboard: Whether to write the rows for TensorBoard as well, which is an extra.
@@ -41,14 +41,14 @@ class MetricsFile:
     """
 
     def __init__(
-        self, folder: Path, key: str, start: int, *, columns: Sequence[str] = (), tensorboard: bool = False
+        self, folder: Path, key: str, done: int, *, columns: Sequence[str] = (), tensorboard: bool = False
     ) -> None:
         self._folder, self._path, self._key, self._columns = folder, folder / METRICS, key, tuple(columns)
         found = read_rows(self._path, key, columns) if self._path.exists() else []
-        self.rows: list[Row] = [row for row in found if row[key] <= start]
+        self.rows: list[Row] = [row for row in found if row[key] <= done]
         if columns:  # a header from the start: each row is then appended to the file
             self._write_all()
-        self._board = self._open_board(start) if tensorboard else None
+        self._board = self._open_board(done) if tensorboard else None
 
     def add(self, row: Row) -> None:
         """Write one row."""
@@ -77,12 +77,12 @@ class MetricsFile:
         columns = self._columns or list(dict.fromkeys(key for row in self.rows for key in row))
         write_all({self._path: lambda path: write_rows(path, columns, self.rows)})
 
-    def _open_board(self, start: int) -> SummaryWriter:
+    def _open_board(self, done: int) -> SummaryWriter:
         require_tensorboard()
         from torch.utils.tensorboard.writer import SummaryWriter
 
         # Flushed after each row, not when the writer's own thread likes: nobody would hear of an error in that thread.
-        return SummaryWriter(str(self._folder / BOARD), purge_step=start + 1, flush_secs=10**9)
+        return SummaryWriter(str(self._folder / BOARD), purge_step=done + 1, flush_secs=10**9)
 
     def _show(self, rows: Iterable[Row]) -> None:
         """Give TensorBoard all figures of the rows except their times."""

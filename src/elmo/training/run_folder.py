@@ -1,8 +1,8 @@
 """Whose a run folder is: the rules that the folders of pretraining and of tasks have in common.
 
 A run folder belongs to one run, however often that run is started. It is refused to any other, because a training must
-not go on from another one's checkpoint or replace its model. A start that failed before its first checkpoint, for
-instance because it ran out of memory, has nothing to lose: then the folder may be used again with other settings.
+not go on from another one's checkpoint or replace its model. An attempt that failed before its first checkpoint,
+for instance because it ran out of memory, has nothing to lose: then the folder may be used again with other settings.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from elmo.training.metrics import BOARD, METRICS
 
 
 @dataclass(frozen=True)
-class StartFiles:
-    """What the start of one kind of training leaves in its run folder before the first checkpoint.
+class AttemptFiles:
+    """What an attempt at one kind of training leaves in its run folder before the first checkpoint.
 
     Hidden files are not looked at: they are locks, half-written files, and what file managers leave behind.
 
     Attributes:
         kind: What messages call the folder: "a run folder".
-        marks: The files that every start writes. A folder without the first of them is not a run folder yet.
-        unmarked: The files that a start may have written before the first mark when it was killed.
-        others: Everything else that a start may leave, besides its metrics.
+        marks: The files that every attempt writes. A folder without the first of them is not a run folder yet.
+        unmarked: The files that an attempt may have written before the first mark when it was killed.
+        others: Everything else that an attempt may leave, besides its metrics.
         forgotten: What has to go when another run takes over the folder, in this order. A file that the new run writes
             in any case need not be named.
     """
@@ -38,7 +38,7 @@ class StartFiles:
     forgotten: tuple[str, ...] = ()
 
     def is_left_by_another(self, folder: Path, require_same: Callable[[], object]) -> bool:
-        """Check that a run may use a folder: an empty one, its own, or that of a start that trained nothing.
+        """Check that a run may use a folder: an empty one, its own, or that of an attempt that trained nothing.
 
         Args:
             folder: The run folder, which need not exist.
@@ -65,7 +65,7 @@ class StartFiles:
         return False
 
     def forget(self, folder: Path) -> None:
-        """Remove what a start left that trained nothing. The caller holds the folder's lock."""
+        """Remove what an attempt left that trained nothing. The caller holds the folder's lock."""
         # The metrics go first: after a kill in between, the folder is still recognised as one that may be forgotten.
         (folder / METRICS).unlink(missing_ok=True)
         shutil.rmtree(folder / BOARD, ignore_errors=True)

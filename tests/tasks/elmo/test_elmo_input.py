@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import elmo
+from elmo.config import TextConfig
 from elmo.embed import Embedder
 from elmo.embed.embedder import BATCH_TOKENS
 from elmo.embed.warm import mean_state
@@ -244,6 +245,23 @@ def test_spaces_in_words_are_read_as_in_training_text(
     if vectors == "cached":
         monkeypatch.setattr(LiveLayers, "__call__", None)  # the cache has all words
         make(bilm, tmp_path, vectors=vectors)(sentences)
+
+
+@pytest.mark.parametrize("vectors", ["live", "trained", "cached"])
+def test_a_bilm_in_lower_case_reads_words_so(
+    bilm: Model, vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in all commands, unless the recipe says otherwise."""
+    bilm.text = TextConfig(lowercase=True)
+    lower = [[word.lower() for word in sentence] for sentence in SENTENCES]
+    expected = make(bilm, lowercase=False)(lower).input
+    folder = tmp_path if vectors == "cached" else None
+    found = make(bilm, folder, vectors=vectors)
+    kept = make(bilm, folder, vectors=vectors, lowercase=False)
+    if vectors == "cached":
+        monkeypatch.setattr(LiveLayers, "__call__", None)  # the caches have all words
+    torch.testing.assert_close(found(SENTENCES).input, expected, rtol=0, atol=2e-6)
+    assert not torch.allclose(kept(SENTENCES).input, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("vectors", ["live", "trained"])

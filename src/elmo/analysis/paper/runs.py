@@ -175,7 +175,7 @@ class TaskRuns:
     def _shared_layers(self, recipe: TaskRecipe, elmo: str) -> FrozenLayers | None:
         """Return ELMo's vectors of all sentences, on disk, or None if the recipe does not cache them."""
         config = recipe.elmo
-        key = (elmo, config.state, config.cache_dtype)
+        key = (elmo, config.state, config.cache_dtype, config.lowercase)
         if config.vectors == "cached" and key not in self._layers:
             live = make_elmo_layers(formats.load(elmo), config, use_device(self._device))
             assert isinstance(live, LiveLayers)
@@ -228,7 +228,7 @@ def distinct_sentences(task: Task[Any, Any, Any], sets: Sets, *names: str) -> li
 
 
 def _distinct(sentences: Iterable[Sentence]) -> list[tuple[str, ...]]:
-    return [sentence for sentence in dict.fromkeys(as_read(sentences)) if sentence]
+    return [sentence for sentence in dict.fromkeys(as_read(sentences, lowercase=False)) if sentence]
 
 
 def _slug(name: str) -> str:

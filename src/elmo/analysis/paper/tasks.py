@@ -50,8 +50,9 @@ from elmo.formats.files import read_tensors
 from elmo.formats.model import Model, require_softmax
 from elmo.pretrain.finetune import finetune
 from elmo.tasks.checkpoint import WEIGHTS
+from elmo.tasks.elmo.cache import as_read, reads_lower_case
 from elmo.tasks.run_folder import checksum_of_examples
-from elmo.text.reading import PLAIN
+from elmo.text.reading import Reading
 
 # Which layers, and where to include ELMo (Tables 2 and 3): one score for each task and setting.
 
@@ -258,7 +259,10 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
         for number, kind in enumerate(train):
             row = f"{task.name}, {kind}" if kind else task.name
             folder = model_folder if number == 0 else model_folder.with_name(f"finetuning-{kind}")
-            part = _tune(formats.load(task.elmo), train[kind], dev[kind], folder, device)
+            loaded = formats.load(task.elmo)
+            lowercase = reads_lower_case(task.recipe.elmo, loaded.text)
+            texts = (list(as_read(sentences, lowercase)) for sentences in (train[kind], dev[kind]))
+            part = _tune(loaded, *texts, folder, device, Reading(lowercase=lowercase))
             perplexities[row] = part.value
             seconds[f"{row}, fine-tuning"] = part.seconds
         outcomes[task.name] = {BEFORE: task.with_elmo(), AFTER: task.with_elmo(elmo=str(model_folder))}
@@ -272,7 +276,12 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
 
 
 def _tune(
-    model: Model, train: Sequence[Sequence[str]], dev: Sequence[Sequence[str]], folder: Path, device: str
+    model: Model,
+    train: Sequence[Sequence[str]],
+    dev: Sequence[Sequence[str]],
+    folder: Path,
+    device: str,
+    reading: Reading,
 ) -> FindingPart:
     """Fine-tune the model into `folder` for an epoch on `train`; return the perplexities of `dev` before and after."""
     require_softmax(model, "give it one with 'elmo finetune --new-softmax', and analyze the result")
@@ -281,7 +290,7 @@ def _tune(
         folder.mkdir(parents=True, exist_ok=True)
         text = folder / "train.txt"
         text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
-        result = finetune(model, [text], folder, reading=PLAIN, heldout=dev, device=device)
+        result = finetune(model, [text], folder, reading=reading, heldout=dev, device=device)
         return {BEFORE: result.before.mean, AFTER: result.after.mean}
 
     inputs: dict[str, object] = {

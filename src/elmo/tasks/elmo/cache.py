@@ -14,17 +14,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import State
 from elmo.progress import show_progress
-from elmo.targets import unfinished_folder
+from elmo.targets import unfinished_folder, work_folder_of
 from elmo.tasks.recipe import ElmoConfig
+from elmo.text.choice import is_lower_case
 from elmo.text.conllu import without_spaces
 
-NAME, WORK = "{}.layers", ".{}.unfinished"
-"""The names of a cache, after the fingerprint of its sentences, and of the folder for unfinished work on it."""
+NAME = "{}.layers"
+"""The name of a cache, after the fingerprint of its sentences."""
 
 Sentences = Sequence[Sequence[str]]
 Arrays = Sequence[NDArray[np.floating]]
@@ -32,10 +34,10 @@ Arrays = Sequence[NDArray[np.floating]]
 
 def remove_cache(folder: Path) -> None:
     """Remove all caches in a folder, and the folder itself unless it has something else."""
-    of_any = NAME.format("[0-9a-f]" * 32)
-    for path in folder.glob(of_any):
+    of_any = folder / NAME.format("[0-9a-f]" * 32)
+    for path in folder.glob(of_any.name):
         path.unlink(missing_ok=True)
-    for path in folder.glob(WORK.format(of_any)):
+    for path in folder.glob(work_folder_of(of_any).name):
         shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         folder.rmdir()
@@ -46,7 +48,8 @@ class LiveLayers:
 
     Args:
         embedder: The biLM.
-        config: How the task uses ELMo: the state in which sentences start, and the type of the numbers in a cache.
+        config: How the task uses ELMo: the state in which sentences start, the case of words, and the type of the
+            numbers in a cache.
 
     Example:
         ```python
@@ -70,15 +73,16 @@ class LiveLayers:
         If another process is computing the same cache, this one waits for it. If a process was killed while computing
         it, this one continues there.
 
-        Spaces in tokens are `_` in the cache, as in what `ElmoInput` looks up in it.
+        The cache holds the sentences as `as_read` gives them, as `ElmoInput` looks them up.
 
         Raises:
             ElmoError: If the disk has no room for the cache, or the file in `folder` is damaged.
         """
-        texts = list(dict.fromkeys(as_read(sentences)))  # each distinct sentence once
+        lowercase = reads_lower_case(self.config, self.embedder.text)
+        texts = list(dict.fromkeys(as_read(sentences, lowercase)))  # each distinct sentence once
         path = folder / NAME.format(self._fingerprint(texts))
         lengths = [len(text) for text in texts]
-        work = path.with_name(WORK.format(path.name))
+        work = work_folder_of(path)
         # A folder for unfinished work next to a complete cache is left over from a process that was killed before it
         # could tidy up. `_compute` then only removes it.
         if not path.exists() or work.exists():
@@ -151,9 +155,26 @@ class LiveLayers:
         return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def as_read(sentences: Iterable[Sequence[str]]) -> Iterator[tuple[str, ...]]:
-    """Yield the sentences of a task as the biLM reads them: with `_` in place of spaces in tokens."""
-    return (tuple(map(without_spaces, sentence)) for sentence in sentences)
+def as_read(sentences: Iterable[Sequence[str]], lowercase: bool) -> Iterator[tuple[str, ...]]:
+    """Yield the sentences of a task as the biLM reads them: with `_` in place of spaces in tokens.
+
+    Args:
+        sentences: The sentences.
+        lowercase: Whether to convert words to lower case, too.
+    """
+    for sentence in sentences:
+        words = map(without_spaces, sentence)
+        yield tuple(map(str.lower, words) if lowercase else words)
+
+
+def reads_lower_case(config: ElmoConfig, text: TextConfig | None) -> bool:
+    """Return whether a biLM reads the words of a task in lower case.
+
+    Args:
+        config: How the task uses ELMo.
+        text: How the biLM's training text was cut, if that is known.
+    """
+    return is_lower_case(text) if config.lowercase is None else config.lowercase
 
 
 def _read_progress(progress: Path, data: Path) -> tuple[int, int]:

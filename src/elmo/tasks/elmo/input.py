@@ -90,12 +90,20 @@ class ElmoInput(nn.Module):
         layers: The source of L layers of width D. None is for a model without ELMo, whose vectors have a width of 0.
         num_layers: L.
         width: D.
+        lowercase: Whether the biLM reads words in lower case.
     """
 
     def __init__(
-        self, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None, num_layers: int = 0, width: int = 0
+        self,
+        config: ElmoConfig,
+        layers: FrozenLayers | TrainedLayers | None,
+        num_layers: int = 0,
+        width: int = 0,
+        *,
+        lowercase: bool = False,
     ) -> None:
         super().__init__()
+        self._lowercase = lowercase
         self.config, self.layers = config, layers
         self._width = width if layers is not None else 0
         # Only the places that ELMo goes to have a mix. A baseline has none, so that it has no weights without a use.
@@ -129,7 +137,7 @@ class ElmoInput(nn.Module):
         """
         device = self.get_buffer("_here").device
         mask = padding_mask(lengths_of(sentences), device)
-        layers = self._run(list(as_read(sentences)), mask)
+        layers = self._run(list(as_read(sentences, lowercase=self._lowercase)), mask)
         return ElmoVectors(*(self._mix(place, layers, mask) for place in ("input", "output")))
 
     def of_tokens(self, sentences: Sentences) -> ElmoVectors:
