@@ -122,6 +122,28 @@ def test_checkpoints_are_made_within_an_epoch(recipe: Recipe, examples: list[Ner
     assert make_trainer(tmp_path, recipe(), examples).progress.step == 2
 
 
+@pytest.mark.parametrize("settings", [{}, {"training__max_minutes": 1e-9}], ids=["whole epoch", "cut short"])
+def test_a_checkpoint_is_made_before_an_evaluation(
+    settings: dict[str, Any], recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """A kill while the dev set is measured loses no step, and none is made twice."""
+    whole = make_trainer(tmp_path / "whole", recipe(training__max_epochs=1, **settings), examples)
+    whole.train()
+    killed = make_trainer(tmp_path / "parts", recipe(training__max_epochs=1, **settings), examples)
+
+    def evaluate(examples: Sequence[NerExample]) -> Scores:
+        raise KilledError
+
+    killed.evaluate = evaluate
+    with pytest.raises(KilledError):
+        killed.train()
+    again = make_trainer(tmp_path / "parts", recipe(training__max_epochs=1, **settings), examples)
+    assert again.progress.step == whole.progress.step
+    again.train()
+    assert again.progress.step == whole.progress.step
+    assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
+
+
 def test_it_learns_and_the_best_weights_are_kept(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     """Within 20 epochs the loss falls to a quarter. In the end the model has the weights of the best epoch."""
     trainer = make_trainer(tmp_path, recipe(training__max_epochs=20), examples)

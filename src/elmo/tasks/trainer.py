@@ -127,17 +127,19 @@ class Trainer(Generic[E, P]):
         with saving_to(self.folder), on_interrupt(self.stop), bar:
             while not self.is_done and not self.stopped:
                 for batch in self.plan()[self.progress.batch :]:
+                    if self._minutes_are_up:
+                        break
                     self.step([self.train_set[index % len(self.train_set)] for index in batch])
                     bar.set_postfix_str(self._describe(), refresh=False)
                     bar.update()
                     if time.monotonic() - saved > 60 * self.config.checkpoint_every_minutes:
                         self.save()
                         saved = time.monotonic()
-                    if self.stopped or self._minutes_are_up:
+                    if self.stopped:
                         break
-                if self.stopped:
-                    self.save()
-                else:
+                # Saved before the dev set is measured, too, which may take longer than a machine that ends gives.
+                self.save()
+                if not self.stopped:
                     self._end_epoch()
             self.metrics.close()
         if self.progress.best_epoch:
