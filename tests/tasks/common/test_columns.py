@@ -36,6 +36,19 @@ def test_conllu_is_written_as_it_was_read(tmp_path: Path) -> None:
     assert first.with_columns({}) + second.with_columns({}) == text
 
 
+def test_lines_without_words_belong_to_the_next_sentence(tmp_path: Path) -> None:
+    """A blank line after the comments on a document, or after -DOCSTART-, ends no sentence."""
+    text = f"# newdoc id = a\n\n# label = sun\n\n{SENTENCE}\n{SENTENCE}\n"
+    first, second = read_columns(write(tmp_path / "a.conllu", text), None)
+    assert (first.begins_document, second.begins_document) == (True, False)
+    assert first.comments("label") == ["sun"]
+    assert first.column("xpos") == ("APPR", "ART", "NN", "_")
+    assert first.with_columns({}) + second.with_columns({}) == text
+    plain = "-DOCSTART- -X- O\n\nEU\tNNP\nruns\tVBZ\n\n"
+    (only,) = read_columns(write(tmp_path / "a.txt", plain), ("form", "xpos"))
+    assert only.with_columns({"xpos": ["NNP", "VBZ"]}) == plain
+
+
 def test_only_the_columns_of_words_are_replaced(tmp_path: Path) -> None:
     (example,) = read_columns(write(tmp_path / "a.conllu", SENTENCE), None)
     found = example.with_columns({"upos": ["A", "B", "C", "D"]})
@@ -80,8 +93,9 @@ def test_plain_columns_are_split_at_tabs_or_spaces(tmp_path: Path) -> None:
         ("1\ta\t_\n", None, "line 1: 3 columns between tabs; CoNLL-U has 10"),
         (SENTENCE.replace("\n4\t", "\n5\t"), None, "line 8: the word has the number 5; expected 4"),
         (SENTENCE.replace("Haus\tHaus", "Haus\t "), None, "line 6: column lemma is empty; CoNLL-U has _"),
-        ("a N\nb\n", ("form", "xpos"), "line 2: 1 columns; the recipe's key columns names 2: form, xpos"),
-        ("a\t\n", ("form", "xpos"), "line 1: 1 columns; the recipe's key columns names 2"),
+        (SENTENCE.replace("\n4\t", f"\n{'9' * 5000}\t"), None, "line 8: the word has the number 9+; expected 4"),
+        ("a N\nb\n", ("form", "xpos"), r"line 2: has 1 columns, but the recipe names 2 \(columns: form, xpos\)"),
+        ("a\t\n", ("form", "xpos"), "line 1: column xpos is empty"),
     ],
 )
 def test_broken_files_are_refused(tmp_path: Path, text: str, columns: tuple[str, ...] | None, says: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from elmo.errors import ElmoError
@@ -54,6 +54,12 @@ class ColumnSentence:
         form = re.compile(rf"#\s*{re.escape(key)}\s*=\s*(.*?)\s*")
         return [found[1] for line in self.lines if len(line) == 1 and (found := form.fullmatch(line[0]))]
 
+    def after(self, lines: Sequence[Line]) -> ColumnSentence:
+        """Return the sentence with further lines before its own, none of which holds a word."""
+        if not lines:
+            return self
+        return replace(self, lines=(*lines, *self.lines), places=tuple(place + len(lines) for place in self.places))
+
     @property
     def begins_document(self) -> bool:
         """Whether a comment says that a document begins here ("# newdoc", with an id or without)."""
@@ -88,11 +94,15 @@ def read_columns(path: str, columns: Sequence[str] | None, encoding: str = "utf-
     Raises:
         ElmoError: If a line has other columns. Names the file and line.
     """
+    before: list[Line] = []
     for lines in read_paragraphs(path, encoding):
         numbered = ((f"{path}, line {number}", line) for number, line in lines)
         example = _conllu(numbered) if columns is None else _columns(numbered, tuple(columns))
         if example.tokens:
-            yield example
+            yield example.after(before)
+            before = []
+        else:
+            before += [*example.lines, ("",)]  # comments on a document, say, with a blank line after them
 
 
 def from_text(text: str, tokenize: Tokenizer) -> ColumnSentence:
@@ -116,7 +126,7 @@ def _conllu(lines: Iterable[tuple[str, str]]) -> ColumnSentence:
         if columns is None:
             rows.append((line,))
             continue
-        if int(columns[0]) != len(places) + 1:
+        if columns[0].lstrip("0") != str(len(places) + 1):
             raise ElmoError(f"{where}: the word has the number {columns[0]}; expected {len(places) + 1}")
         for name, value in zip(CONLLU, columns, strict=True):
             if not value.strip():
@@ -135,11 +145,12 @@ def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> Column
         if columns[0] == DOCUMENT:
             rows.append((line,))
             continue
-        if len(columns) != len(names) or not all(columns):
+        if len(columns) != len(names):
             raise ElmoError(
-                f"{where}: {sum(map(bool, columns))} columns; the recipe's key columns names {len(names)}: "
-                f"{', '.join(names)}"
+                f"{where}: has {len(columns)} columns, but the recipe names {len(names)} (columns: {', '.join(names)})"
             )
+        if not all(columns):
+            raise ElmoError(f"{where}: column {names[columns.index('')]} is empty")
         places.append(len(rows))
         rows.append(tuple(columns))
     return ColumnSentence(tuple(rows[place][form] for place in places), names, tuple(rows), tuple(places))
