@@ -260,7 +260,7 @@ def test_bad_fine_tuning_is_refused(
     ("changes", "says"),
     [
         ([], "run: is neither empty nor a run folder of a task; choose another one"),
-        (["--seeds", "2"], "run: neither empty nor a run of several seeds; choose another one"),
+        (["--seeds", "2"], "run: is neither empty nor a run of several seeds; choose another one"),
         (["--out", "warm", "--set", "elmo.state=warm"], "elmo.state: warm needs a warm state, and fine-tuning makes"),
         (["--out", "begun"], "begun: was started with another biLM; choose another run folder"),
         (["--out", "begun", "--set", "dropout=0.3"], "begun: was started with another biLM; choose"),

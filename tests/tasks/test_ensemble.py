@@ -153,15 +153,16 @@ def test_tasks_without_ensembles_are_refused(folder: Path) -> None:
         load_ensemble([Path("a"), Path("ner")], torch.device("cpu"))
 
 
-def test_texts_with_one_label_and_with_several_are_not_combined(folder: Path) -> None:
-    """Their probabilities mean different things, even if the labels have the same names."""
+def test_texts_that_are_read_differently_are_not_combined(folder: Path) -> None:
+    """Probabilities of one label and of several mean different things, and all members must read the same tokens."""
     Path("topics.tsv").write_text("a\tRain .\nb\tSun .\n")
-    for number in ("one", "several"):
-        files = ["--train", "topics.tsv", "--dev", "topics.tsv", "--elmo", "none", "--out", number, "--device", "cpu"]
-        settings = [f"labels={number}", "training.max_epochs=1", "words.dim=4", "lstm=[4]"]
+    for name, changes in {"one": [], "several": ["labels=several"], "short": ["max_tokens=3"]}.items():
+        files = ["--train", "topics.tsv", "--dev", "topics.tsv", "--elmo", "none", "--out", name, "--device", "cpu"]
+        settings = [*changes, "training.max_epochs=1", "words.dim=4", "lstm=[4]"]
         run("task", "train", "classify", *files, *(word for text in settings for word in ("--set", text)))
-    with pytest.raises(ElmoError, match=r"^several: setting labels=several, but one has labels=one; they cannot form"):
-        run("task", "evaluate", "one", "several", "topics.tsv", "--ensemble", "--device", "cpu")
+    for other, says in {"several": "labels=several, max_tokens=[0-9]+", "short": "labels=one, max_tokens=3"}.items():
+        with pytest.raises(ElmoError, match=rf"^{other}: setting {says}, but one has labels=one, .*; they cannot form"):
+            run("task", "evaluate", "one", other, "topics.tsv", "--ensemble", "--device", "cpu")
     with pytest.raises(ElmoError, match=r"^a: task snli, but one has classify"):
         load_ensemble([Path("one"), Path("a")])
     assert len(load_ensemble([Path("one"), Path("one")])) == 2

@@ -62,7 +62,7 @@ class SeedFolders:
                 )
             require_task_run(self.run)
         elif not self._may_hold_seeds(started):
-            raise ElmoError(f"{self.run}: neither empty nor a run of several seeds; choose another one")
+            raise ElmoError(f"{self.run}: is neither empty nor a run of several seeds; choose another one")
 
     def _may_hold_seeds(self, started: Sequence[int]) -> bool:
         """Return whether the run folder is that of several seeds, with these in it, or has nothing of the user's."""

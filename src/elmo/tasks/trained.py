@@ -38,7 +38,8 @@ class TrainedTask(Generic[E, P]):
         """The number of examples that training put into a batch.
 
         With `elmo.layer_norm`, a prediction depends a little on the other examples of its batch. The scores of the
-        training are found again with batches of this size.
+        training are found again with batches of this size, except that numbers which training kept in a float16 cache
+        (`elmo.cache_dtype`) are computed in float32 here.
         """
         return self.recipe.training.batch_size
 

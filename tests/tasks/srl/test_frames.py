@@ -98,11 +98,11 @@ def test_a_predicate_whose_lemma_is_not_given_stands_for_it(tmp_path: Path) -> N
         ("A - (V*)\nb -\n", r"a\.conll, line 2: 2 columns, but the sentence's first line has 3"),
         ("A - (V*)\n\nb\n", r"a\.conll, line 3: 1 columns, .* there should be 2 or more: token, the predicate's lemma"),
         ("A - (V*)\nb - B-ARG0\n", r"a\.conll, line 2: column 3 is 'B-ARG0', none of \*, \(ROLE\*"),
-        ("A - (V*)\nb - (ARG1*\nc - (ARG2*)\n", r"line 3: column 3, '\(ARG2\*\)' begins in ARG1"),
+        ("A - (V*)\nb - (ARG1*\nc - (ARG2*)\n", r"line 3: column 3, '\(ARG2\*\)' begins inside ARG1"),
         ("A - (V*)\nb - *)\n", r"line 2: column 3, '\*\)' ends an argument that has not begun"),
         ("A - (V*)\nb - (ARG1*\n\nc - \n", r"line 2: column 3, ARG1 does not end before the sentence does"),
         ("A - (ARG0*)\nb be *\n", r"line 1: column 3 of this sentence has no predicate \(V\*\)"),
-        ("\n\n", r"a\.conll: holds no sentence; expected a token a line, in the columns token, the"),
+        ("\n\n", r"a\.conll: holds no sentence; expected a token on each line, in the columns token, the"),
     ],
 )
 def test_errors_name_file_and_line(text: str, says: str, tmp_path: Path) -> None:

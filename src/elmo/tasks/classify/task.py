@@ -33,7 +33,7 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
 
     name, metric, recipe, reading = "classify", "macro_f1", ClassifyRecipe, ("tokenizer", "label_comment")
     reading_text = ("labels", "max_tokens")
-    shared = ("labels",)
+    shared = ("labels", "max_tokens")
     layouts = ("conllu",)
 
     def read(self, path: str, recipe: ClassifyRecipe) -> list[TextExample]:

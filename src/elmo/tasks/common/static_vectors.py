@@ -192,7 +192,7 @@ def _entries(path: str | Path) -> Iterator[_Entry]:
     lines = ((number, line.rstrip()) for number, line in enumerate(read_lines(path), 1))
     first = list(islice(lines, 1))
     header = first[0][1].split() if first else []
-    is_header = len(header) == 2 and all(part.isdecimal() for part in header)
+    is_header = len(header) == 2 and all(part.isdecimal() and len(part) < 19 for part in header)
     width, is_empty = int(header[1]) if is_header else 0, True
     for number, line in chain([] if is_header else first, lines):
         if not line:

@@ -22,7 +22,7 @@ NO_MENTION = ("-", "_", "")
 BEGIN = "#begin document"
 """The beginning of a document's first line."""
 
-_BEGIN = re.compile(r"#\s*begin document \((.*)\);?(?:\s+part\s+(\d+))?\s*")
+_BEGIN = re.compile(r"#\s*begin document \((.*)\);?(?:\s+part\s+(\d{1,9}))?\s*")
 _END = re.compile(r"#\s*end document.*")
 _MENTIONS = re.compile(r"(?:\([^()|]+\)?|[^()|]+\))(?:\|(?:\([^()|]+\)?|[^()|]+\)))*")
 

@@ -62,8 +62,9 @@ def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
     place = token_column if token_column >= 0 else len(columns) + token_column
     if not 0 <= place < len(columns) - 1:
         raise ElmoError(
-            f"{where}: {len(columns)} columns, but the token should be in column {place + 1} and its tag in the last "
-            "one after it; set the recipe's token_column to the column of the tokens, counted from 0"
+            f"{where}: has {len(columns)} column{'s' * (len(columns) != 1)}; expected a token in column {place + 1}, "
+            "and its tag in the last column after it; set the recipe's token_column to the column of the tokens, "
+            "counted from 0"
         )
     token, tag = columns[place].strip(), columns[-1].strip()
     if not token:

@@ -112,7 +112,10 @@ def _read_part(part: str, tokenize: Tokenizer) -> Iterator[SquadExample]:
     # `split` gives the parts between matches and the groups: with "#3:5" [file, "3", "5", ""], and without only [file].
     file, start, end, *_ = [*_ARTICLES.split(part), "", ""]
     articles = _get(_load("\n".join(read_blocks(file)), file), "data", list, file)
-    for number, article in list(enumerate(articles, 1))[int(start or 0) : int(end) if end else None]:
+    chosen = list(enumerate(articles, 1))[int(start or 0) : int(end) if end else None]
+    if articles and not chosen:
+        raise ElmoError(f"{file}: #{start}:{end} selects none of its {len(articles)} articles, which count from 0")
+    for number, article in chosen:
         title = article.get("title") if isinstance(article, dict) else None
         where = f"{file}: article {number}" + (f" ({title!r})" if title else "")
         for place, paragraph in enumerate(_get(article, "paragraphs", list, where), 1):

@@ -23,6 +23,7 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
     """Reads the JSON of SQuAD v1.1 and questions in plain text; scores F1 and exact match."""
 
     name, metric, recipe, reading = "squad", "f1", SquadRecipe, ("tokenizer",)
+    shared = ("longest_answer",)
 
     def files(self, path: str) -> list[str]:
         """Return the files of a path, which are separated by commas."""

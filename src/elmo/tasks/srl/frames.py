@@ -91,7 +91,7 @@ def read_frames(path: str, format_name: str) -> list[FramedSentence]:
     columns = FORMATS[format_name]
     sentences = [_parse(rows, columns, f"{path}, line") for rows in _blocks(path)]
     if not sentences:
-        raise ElmoError(f"{path}: holds no sentence; expected a token a line, in the columns {columns.names}")
+        raise ElmoError(f"{path}: holds no sentence; expected a token on each line, in the columns {columns.names}")
     return sentences
 
 
@@ -166,7 +166,9 @@ def _spans(cells: Sequence[tuple[int, str]], column: str, where: str) -> list[Sp
             )
         opened, closed = match.groups()
         if (opened and role) or (closed and not (opened or role)):
-            fault = f"begins in {role}, arguments may not overlap" if role else "ends an argument that has not begun"
+            fault = (
+                f"begins inside {role}; arguments may not overlap" if role else "ends an argument that has not begun"
+            )
             raise ElmoError(f"{where} {number}: {column}, {cell!r} {fault}")
         if opened:
             start, role = place, opened

@@ -71,6 +71,8 @@ class SrlRecipe(TaskRecipe):
         require_positive("predicate_dim", self.predicate_dim)
         for name, value in vars(self.lstm).items():
             require_positive(f"lstm.{name}", value)
+        if self.words is None and self.elmo.at == "output":
+            raise ElmoError("words: null leaves no vectors for tokens; choose elmo.at=input or both, or keep words")
 
 
 @dataclass(frozen=True)

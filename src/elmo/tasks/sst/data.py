@@ -74,14 +74,16 @@ def parse_tree(line: str) -> LabelledTree:
     for match in _PIECE.finditer(line):
         piece, where = match[0], f"at character {match.start() + 1}"
         if phrases and not is_open:
-            raise ElmoError(f"the tree ends before {piece!r} {where}; expected one tree a line")
+            raise ElmoError(f"the tree ends before {piece!r} {where}; expected one tree on each line")
         if piece.startswith("("):
             if match[1] not in map(str, range(NUM_LABELS)):
                 wanted = f"a digit from 0 to {NUM_LABELS - 1} after the bracket"
                 raise ElmoError(f"{match[1]!r} {where} is no label; expected {wanted}")
             is_open.append((len(tokens), int(match[1])))
         elif not is_open:
-            raise ElmoError(f"{piece!r} {where} is in no phrase; expected a tree as '(3 (2 It) (4 (2 is) (3 fun)))'")
+            raise ElmoError(
+                f"{piece!r} {where} is in no phrase; expected a tree such as '(3 (2 It) (4 (2 is) (3 fun)))'"
+            )
         elif piece == ")":
             start, label = is_open.pop()
             if start == len(tokens):

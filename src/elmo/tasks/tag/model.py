@@ -63,7 +63,7 @@ class TagRecipe(TaskRecipe):
     def __post_init__(self) -> None:
         names = self.columns or CONLLU
         if "form" not in names or len(set(names)) < len(names):
-            raise ElmoError("columns: expected the names of all columns, each another one, and form among them")
+            raise ElmoError("columns: expected the names of all columns, all different, and form among them")
         if not self.targets or not self.lstm:
             raise ElmoError("targets: names no column" if self.lstm else "lstm: there is no layer")
         for target in self.targets:
