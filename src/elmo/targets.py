@@ -43,7 +43,9 @@ def is_full_disk(error: OSError) -> bool:
 
 
 def require_parent(path: Path) -> None:
-    """Refuse a path whose folder does not exist."""
+    """Refuse a path whose folder does not exist, and one that has no name, such as `/`."""
+    if not path.absolute().name:
+        raise ElmoError(f"{path}: can't be written to; name a file or folder in it")
     if not path.absolute().parent.is_dir():
         raise ElmoError(f"{path}: there is no folder {path.parent}; make it first")
 

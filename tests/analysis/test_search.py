@@ -468,6 +468,8 @@ def test_bad_settings_are_explained_and_leave_nothing(model: Embedder, tmp_path:
     (tmp_path / "text").write_text("a new play\nthe park")
     with pytest.raises(ElmoError, match=says):
         build_index(model, [str(tmp_path / "text")], tmp_path / "index", **options)
+    with pytest.raises(ElmoError, match="faiss writes only to names in UTF-8; choose another one"):
+        build_index(model, [str(tmp_path / "text")], tmp_path / "index\udce9")
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
 

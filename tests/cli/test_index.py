@@ -63,7 +63,7 @@ def test_the_reported_size_is_that_of_the_files(elmo: Run, tmp_path: Path) -> No
         (["nowhere", "text.txt", "i"], "elmo: nowhere: no such file or folder"),
         (["model", "text.txt", "model"], "elmo: model: exists already, and is not an index; name another folder"),
         (["model", "text.txt", "no/where"], "elmo: no/where: there is no folder no; make it first"),
-        (["model", "text.txt", "i", "--tagged", "upos"], "elmo: text.txt, line 1: 1 columns between tabs"),
+        (["model", "text.txt", "i", "--tagged", "upos"], "elmo: text.txt, line 1: 1 column between tabs"),
         (["model", "text.txt", "i", "--vectors", "pq"], "elmo: vectors: pq needs 256 tokens to learn from"),
     ],
 )

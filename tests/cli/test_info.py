@@ -21,7 +21,7 @@ import make_many_langs
 import make_nlpl
 import make_tensorflow
 from bridge import make_model
-from commands import run_main
+from commands import run, run_main
 from elmo import formats
 from elmo.cli.main import cli
 from elmo.config import TextConfig
@@ -134,6 +134,15 @@ def test_info_says_what_commands_made(tmp_path: Path, monkeypatch: pytest.Monkey
         assert re.match(sentence, output), output
         told = json.loads(CliRunner().invoke(cli, ["info", made[3 if made[0] != "prepare" else 1], "--json"]).output)
         assert told.items() >= facts.items()
+
+
+def test_a_folder_does_not_hide_the_model_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`en` always means that model, as everywhere; `./en` is the folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("They didn't play .\n", encoding="utf-8")
+    run("prepare", "en", "text.txt", "--min-count", "1")
+    assert run("info", "./en").startswith("./en: corpus for pretraining")
+    assert "corpus for pretraining" not in run("info", "en")
 
 
 def test_convert_stores_half_precision(tmp_path: Path) -> None:

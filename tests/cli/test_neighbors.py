@@ -92,6 +92,16 @@ def test_bad_input_gives_one_sentence(elmo: Run, arguments: list[str], says: str
     assert says in err
 
 
+@pytest.mark.parametrize("form", ["text", "kwic"])
+def test_control_characters_are_escaped(elmo: Run, form: str, tmp_path: Path) -> None:
+    """A stranger's text may move the cursor of a terminal, or name its window."""
+    (tmp_path / "evil.txt").write_text("a play \x1b]0;owned\x07 .\n", encoding="utf-8")
+    code, out, _ = elmo("evil.txt", "--word", "play", "--format", form)
+    assert code == 0
+    assert "\\x1b]0;owned\\x07" in out
+    assert "\x1b" not in out
+
+
 def test_kwic_has_the_words_below_each_other(elmo: Run, tmp_path: Path) -> None:
     long = f"{'long ' * 30}before the play , {'and ' * 30}more"
     (tmp_path / "mixed.txt").write_text(f"{long}\n木の 下の play です\nplay\nA Play !\n", encoding="utf-8")

@@ -198,6 +198,7 @@ def test_a_damaged_file_is_replaced_or_removed(elmo: Run, with_words: Path, opti
     ],
 )
 def test_bad_input_about_types_is_one_sentence(elmo: Run, folder: Path, arguments: list[str], says: str) -> None:
+    (folder / "blank.txt").write_text("\n")
     before = sorted(folder.rglob("*"))
     code, out, error = elmo("warm", *arguments)
     assert (code, out) == (2, "")

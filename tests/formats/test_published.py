@@ -64,6 +64,12 @@ def test_languages_are_found_by_code_and_name() -> None:
     assert {model.code for model in in_language(models, "Norwegian")} == {"nb", "nn", "no"}
     assert {model.code for model in in_language(models, "no")} == {"no"}
     assert [model.name for model in in_language(models, "protein")] == ["rostlab:seqvec"]
+    assert {model.code for model in in_language(models, "deu")} == {
+        model.code for model in in_language(models, "de-AT")
+    }
+    for code in ("is", "ta"):  # Icelandic and Tamil, not English, Catalan and Italian
+        with pytest.raises(ElmoError, match=f"^language {code}: no published model"):
+            in_language(models, code)
     with pytest.raises(ElmoError, match=r"^language tlh: no published model is listed for it; the list has ar, bg"):
         in_language(models, "tlh")
 

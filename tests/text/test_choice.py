@@ -14,6 +14,7 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.choice import (
     SAMPLE,
+    Sample,
     choose_cut,
     how_to_cut,
     looks_tokenized,
@@ -23,6 +24,7 @@ from elmo.text.choice import (
 )
 from elmo.text.decoding import read_lines
 from elmo.text.reading import Reading
+from elmo.text.rules import split_sentences
 
 RAW, TOKENIZED = "They didn't play, did they? No.\n", "They did n't play , did they ? No .\n"
 OWN = TextConfig("ptb", "paragraphs", lowercase=False, language="en", oov_rate=0.04)
@@ -55,7 +57,7 @@ def test_raw_text_is_cut_as_the_training_text() -> None:
     choice = choose_cut(OWN, RAW)
     assert choice.reading == Reading("ptb", "paragraphs", "utf-8", lowercase=False, language="en")
     assert (choice.is_own, choice.notes) == (True, ())
-    assert str(choice) == "; raw text, cut as the model's (tokenizer ptb, paragraphs)"
+    assert str(choice) == "; raw text, cut as the model's training text was (tokenizer ptb, paragraphs)"
 
 
 def test_tokenized_text_stays_as_it_is_but_for_its_case() -> None:
@@ -181,14 +183,19 @@ def stdin(monkeypatch: pytest.MonkeyPatch, *parts: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Pipe())))
 
 
+def beginning_of(paths: list[str], encoding: str = "utf-8") -> str | None:
+    sample = sample_of(paths, encoding)
+    return None if sample is None else sample.text
+
+
 def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "text").write_bytes("é\n".encode("latin-1"))
-    assert sample_of([str(tmp_path / "text")], "latin-1") == "é"
+    assert beginning_of([str(tmp_path / "text")], "latin-1") == "é"
     os.mkfifo(tmp_path / "pipe")
-    assert sample_of([str(tmp_path / "pipe")]) is None
-    assert sample_of([]) is None
+    assert beginning_of([str(tmp_path / "pipe")]) is None
+    assert beginning_of([]) is None
     (tmp_path / "empty").touch()
-    assert sample_of([str(tmp_path / "empty")]) == ""
+    assert beginning_of([str(tmp_path / "empty")]) == ""
 
 
 @pytest.mark.parametrize("ending", ["", "\n"])
@@ -197,38 +204,38 @@ def test_a_last_line_counts_with_and_without_a_line_end(ending: str, tmp_path: P
     (tmp_path / "text").write_text(text)
     stdin(monkeypatch, text.encode())
     for path in (str(tmp_path / "text"), "-"):
-        assert str(sample_of([path])).splitlines() == text.splitlines()
+        assert str(beginning_of([path])).splitlines() == text.splitlines()
 
 
 def test_the_first_text_with_marks_is_looked_at(tmp_path: Path) -> None:
     names = [str(tmp_path / str(number)) for number in range(4)]
     for name, text in zip(names, ("", "LETTERS OF A LADY\n", "They saw it.\n", "A b .\n"), strict=True):
         Path(name).write_text(text)
-    assert sample_of(names) == "They saw it."
-    assert sample_of(names[:2]) == "LETTERS OF A LADY"
-    assert sample_of(names[:1]) == ""
+    assert sample_of(names) == (names[2], "They saw it.")
+    assert sample_of(names[:2]) == (names[1], "LETTERS OF A LADY")
+    assert beginning_of(names[:1]) == ""
 
 
 def test_standard_input_is_looked_at_until_there_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text may arrive in any pieces, and after that it is still read from its start."""
     parts = ("\ufeffLETTERS\r\n".encode(), "Sïe, ".encode()[:2], "Sïe, ".encode()[2:], b"he\r\ncame. ", b"End")
     stdin(monkeypatch, *parts)
-    assert sample_of(["-"]) == "LETTERS\nSïe, he\n", "only whole lines"
+    assert beginning_of(["-"]) == "LETTERS\nSïe, he\n", "only whole lines"
     assert [*read_lines("-")] == ["LETTERS", "Sïe, he", "came. End"]
     stdin(monkeypatch, "é, b\né".encode()[:-1])
-    assert sample_of(["-"]) == sample_of(["-"]) == "é, b\n", "and once more"
+    assert beginning_of(["-"]) == beginning_of(["-"]) == "é, b\n", "and once more"
     assert sys.stdin.buffer.read() == "é, b\né".encode()[:-1]
     stdin(monkeypatch, *[b"word "] * SAMPLE)
-    assert len(sample_of(["-"]) or "") == SAMPLE, "a text without marks is not read to its end"
+    assert len(beginning_of(["-"]) or "") == SAMPLE, "a text without marks is not read to its end"
     stdin(monkeypatch, "a, b\n".encode("utf-16-le"))
-    assert sample_of(["-"], "utf-16") == "", "without a byte-order mark, which read_lines reports"
+    assert beginning_of(["-"], "utf-16") == "", "without a byte-order mark, which read_lines reports"
     with pytest.raises(ElmoError, match="name its byte order"):
         list(read_lines("-", "utf-16"))
     stdin(monkeypatch, b"a, b")
     with pytest.raises(ElmoError, match="encoding 'foo' is unknown"):
-        sample_of(["-"], "foo")
+        beginning_of(["-"], "foo")
     monkeypatch.setattr(sys, "stdin", io.StringIO("a, b"))
-    assert sample_of(["-"]) is None
+    assert beginning_of(["-"]) is None
 
 
 def test_the_beginning_of_a_text_ends_where_a_line_does(tmp_path: Path, monkeypatch) -> None:
@@ -236,28 +243,54 @@ def test_the_beginning_of_a_text_ends_where_a_line_does(tmp_path: Path, monkeypa
     line = "a line of a long text\n"
     long = tmp_path / "long"
     long.write_text(line * SAMPLE)
-    sample = sample_of([str(long)])
+    sample = beginning_of([str(long)])
     assert sample == line * (SAMPLE // len(line))
     stdin(monkeypatch, sample.encode(), b"cut off" * 10)
-    assert str(sample_of(["-"])).endswith(line)
+    assert str(beginning_of(["-"])).endswith(line)
     long.write_text("x" * 2 * SAMPLE)
-    assert sample_of([str(long)]) == "x" * SAMPLE
+    assert beginning_of([str(long)]) == "x" * SAMPLE
 
 
 def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
     """The share is compared with that of the training text. In a short text it has to be larger."""
     words = tmp_path / "vocabulary.txt"
-    words.write_text("<S>\n</S>\n<UNK>\nthey\nplay\n.\n")
+    words.write_bytes(b"<S>\r\n</S>\r\n<UNK>\r\nthey\r\nplay\r\n.\r\n")  # as Git checks it out on Windows
     known, strange = "they play .\n" * 50, "sie spielen .\n" * 50
     reading = choose_cut(OWN, known).reading
-    note = unknown_note(OWN, words, strange, reading, "a.txt")
+
+    def note_on(text: str, own: TextConfig | None = OWN, words: Path = words) -> str | None:
+        return unknown_note(own, words, Sample("a.txt", text), reading)
+
+    note = note_on(strange)
     assert note is not None
-    assert note.startswith("67% of the first 150 tokens are not among the model's words, of its training text 4.0%")
+    assert note.startswith(
+        "67% of the first 150 tokens are not among the model's words, but of its training text only 4.0%"
+    )
     assert "in the language of the model (en), and cut as that was (tokenizer ptb)?" in note
-    assert unknown_note(OWN, words, known, reading, "a.txt") is None
-    assert unknown_note(OWN, words, "sie spielen .\n", reading, "a.txt") is None, "three tokens say nothing"
-    assert unknown_note(OWN, words, "they play Ann and Bob and they . play they\n", reading, "a.txt") is None, "names"
-    assert unknown_note(OWN, words, "sie spielen heute , und sie spielen .\n", reading, "a.txt") is not None
-    assert unknown_note(OWN, tmp_path / "none", strange, reading, "a.txt") is None
-    assert unknown_note(TextConfig("ptb"), words, strange, reading, "a.txt") is None
-    assert unknown_note(None, words, strange, reading, "a.txt") is None
+    assert note_on(known) is None
+    assert note_on("sie spielen .\n") is None, "three tokens say nothing"
+    assert note_on("they play Ann and Bob and they . play they\n") is None, "names"
+    assert note_on("sie spielen heute , und sie spielen .\n") is not None
+    assert note_on(strange, words=tmp_path / "none") is None
+    assert note_on(strange, TextConfig("ptb")) is None
+    assert note_on(strange, None) is None
+    words.write_bytes(b"<S>\n</S>\n<UNK>\ncaf\xe9\n")
+    with pytest.raises(ElmoError, match=r"vocabulary\.txt, line 4: not valid UTF-8"):
+        note_on(strange)
+
+
+def test_raw_text_is_never_read_as_conllu() -> None:
+    """Not even if the model's training text was CoNLL-U, and a tokenizer was named with it, as earlier versions let."""
+    assert choose_cut(TextConfig("ptb", "conllu"), RAW).reading == Reading("ptb", "sentences", "utf-8")
+
+
+@pytest.mark.parametrize("language", ["English", "d", "de AT", "\ud800", "é"])
+def test_a_language_is_given_by_its_code(language: str) -> None:
+    for call in (
+        lambda: choose_cut(OWN, RAW, language=language),
+        lambda: how_to_cut(OWN, RAW, language=language),
+        lambda: split_sentences(RAW, language),
+    ):
+        with pytest.raises(ElmoError, match=r"^language .*: is not the code of a language; give one such as en"):
+            call()
+    assert choose_cut(OWN, RAW, language="pt-BR").reading.language == "pt-BR"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.text.conllu import CONLLU, split_word
+from elmo.text.conllu import CONLLU, is_conllu, split_word
 
 WORD = "3\tman's\tman\tNOUN\tNN\tNumber=Sing\t0\troot\t_\tSpaceAfter=No"
 
@@ -22,9 +22,26 @@ def test_other_lines_hold_no_word(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "is_it"),
+    [
+        ("a.conllu", True),
+        ("a.CONLLU", True),
+        ("a.b.conllu.XZ", True),
+        (".conllu", False),
+        ("a.conllu.txt", False),
+        ("a.conllu.txt.gz", False),
+        ("conllu", False),
+        ("a.xz", False),
+    ],
+)
+def test_a_file_is_recognised_by_the_end_of_its_name(name: str, is_it: bool) -> None:
+    assert is_conllu(name) is is_it
+
+
+@pytest.mark.parametrize(
     ("line", "says"),
     [
-        (WORD.replace("\t", " "), "a, line 1: 1 columns between tabs; CoNLL-U has 10"),
+        (WORD.replace("\t", " "), "a, line 1: 1 column between tabs; CoNLL-U has 10"),
         (f"{WORD}\t_", "a, line 1: 11 columns between tabs; CoNLL-U has 10"),
         (f"x{WORD}", "a, line 1: 'x3' is not the number of a word"),
     ],

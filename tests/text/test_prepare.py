@@ -204,7 +204,12 @@ def test_checksum_tells_corpora_apart(text, tmp_path):
         ({"vocabulary": Vocabulary(SPECIAL)}, "vocabulary: has no word besides"),
         ({"vocabulary": Vocabulary([*SPECIAL, "a\nb"])}, "line end"),
         ({"vocabulary": Vocabulary([*SPECIAL, "a\rb"])}, "line end"),
-        ({"vocabulary": Vocabulary([*SPECIAL, "a"]), "max_vocabulary": 4}, "exclude each other"),
+        (
+            {"vocabulary": Vocabulary([*SPECIAL, "a"]), "max_vocabulary": 4},
+            "max_vocabulary: has no effect with a given",
+        ),
+        ({"text": "conllu", "tokenizer": "ptb"}, "tokenizer ptb: the words of CoNLL-U are given; leave it out"),
+        ({"language": "English"}, "language English: is not the code of a language; give one such as en"),
     ],
     ids=lambda value: " and ".join(value) if isinstance(value, dict) else value,
 )
@@ -263,6 +268,8 @@ def test_an_existing_target_is_refused_and_kept(text, tmp_path, kind):
 def test_a_missing_parent_folder_is_refused(text, tmp_path):
     with pytest.raises(ElmoError, match="there is no folder"):
         prepare([text], tmp_path / "none" / "corpus")
+    with pytest.raises(ElmoError, match=r"^/: can't be written to; name a file or folder in it"):
+        prepare([text], Path("/"))
 
 
 def test_the_same_corpus_is_made_once(text, tmp_path, monkeypatch):

@@ -170,6 +170,16 @@ def test_damaged_compressed_files(tmp_path, suffix, damage):
         list(read_lines(path))
 
 
+def test_a_damaged_second_stream_is_not_dropped(tmp_path):
+    """`lzma.open` takes it for something after the end of the file. Zeros between streams are allowed."""
+    data = lzma.compress(b"a\n" * 10)
+    (tmp_path / "a.xz").write_bytes(data + bytes(8) + data + bytes(4))
+    assert list(read_lines(str(tmp_path / "a.xz"))) == ["a"] * 20
+    (tmp_path / "a.xz").write_bytes(data + b"\0" + data[1:])
+    with pytest.raises(ElmoError, match=r"a\.xz: .*damaged"):
+        list(read_lines(str(tmp_path / "a.xz")))
+
+
 def test_zstandard_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (tmp_path / "text.zst").write_bytes(b"")

@@ -52,7 +52,7 @@ def load_word_vectors(path: str | Path) -> Any:
     """
     models = import_extra("gensim.models", "a test of word vectors")
     path = Path(path)
-    _require(path)
+    require_existing(path)
     try:
         if path.suffix == KEYED:
             return models.KeyedVectors.load(str(path))
@@ -73,7 +73,7 @@ def evaluate_similarity(vectors: Any, path: str | Path) -> SimilarityScore:
         ElmoError: If fewer than two pairs of the file have vectors.
     """
     path = Path(path)
-    _require(path)
+    require_existing(path)
     delimiter = "," if path.suffix == ".csv" else "\t"
     try:
         pearson, spearman, unknown = vectors.evaluate_word_pairs(str(path), delimiter=delimiter)
@@ -96,7 +96,7 @@ def evaluate_analogies(vectors: Any, path: str | Path) -> AnalogyScore:
         ElmoError: If the file is in another format, or none of its analogies has vectors for all four words.
     """
     path = Path(path)
-    _require(path)
+    require_existing(path)
     try:
         _, sections = vectors.evaluate_word_analogies(str(path))
     except (ValueError, ZeroDivisionError):
@@ -119,7 +119,8 @@ def evaluate_analogies(vectors: Any, path: str | Path) -> AnalogyScore:
     )
 
 
-def _require(path: Path) -> None:
+def require_existing(path: Path) -> None:
+    """Raise ElmoError unless `path` is a regular file."""
     require_file(path)
     if not os.path.lexists(path):
         raise ElmoError(f"{path}: no such file")

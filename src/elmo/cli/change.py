@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from elmo.cli.neighbors import marked
-from elmo.cli.shared import examples, is_given, json_option, print_result
+from elmo.cli.shared import examples, is_given, json_option, print_result, without_controls
 from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 
@@ -153,7 +152,7 @@ def _show_word(uses: ChangeIndex, word: str, top: int, picture: Path | None, as_
         {
             "word": word,
             "periods": [dataclasses.asdict(period) for period in found.periods],
-            **{name: _as_lists(matrix) for name, matrix in found.distances._asdict().items()},
+            **{name: matrix.tolist() for name, matrix in found.distances._asdict().items()},
         },
         as_json,
     )
@@ -173,16 +172,13 @@ def _print_word(found: WordChange) -> None:
         rows += [(period.name, f"{period.num_uses:,}", *first), *(("", "", *each) for each in rest)]
     print_table(("period", "uses", "compared with", "excess", "apd", "prt"), rows)
     for period in found.periods:
-        click.echo(f"\nNearest to the mean of {period.name}:")
+        click.echo(f"\nNearest to the mean of {without_controls(period.name)}:")
         for use in period.uses:
-            click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  ({use.origin})")
+            click.echo(
+                f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  ({without_controls(str(use.origin))})"
+            )
     click.echo()
 
 
 def _distance(value: float) -> str:
     return f"{value:.4f}"
-
-
-def _as_lists(matrix: Any) -> list[list[float | None]]:
-    """Return a matrix for JSON, which has no NaN: None stands for it."""
-    return [[None if math.isnan(value) else value for value in row] for row in matrix.tolist()]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from elmo.cli.shared import without_controls
 from elmo.cli.table import END, MARK, RIGHT_TO_LEFT, display_width, is_right_to_left
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def print_kwic(uses: Sequence[Use]) -> None:
         line = f"{before}{left}  {use.word}{after}  {right}"
         if is_right_to_left(use.word):
             line = f"{RIGHT_TO_LEFT}{line}{' ' * (CONTEXT_WIDTH - display_width(right))}{MARK}{END}"
-        click.echo(f"{use.similarity:6.3f}  {line}".rstrip())
+        click.echo(f"{use.similarity:6.3f}  {without_controls(line)}".rstrip())
 
 
 def print_csv(uses: Sequence[Use], origins: Origins | None) -> None:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     "layer, or weights such as 0.2,0.3,0.5.",
 )
 @click.option("--all", "all_layers", is_flag=True, help="The same as --layers all, for scripts written for AllenNLP.")
-@click.option("--top", "top_layer", is_flag=True, metavar="N", help="The same as --layers top.")
+@click.option("--top", "top_layer", is_flag=True, help="The same as --layers top.")
 @click.option("--average", "mean_of_layers", is_flag=True, help="The same as --layers mean.")
 @click.option(
     "--pool",
@@ -188,10 +188,11 @@ def _note_on_size(
     num_bytes = count_bytes(paths)
     if num_bytes is None or num_bytes < LARGE / 1e5 or options["pool"]:
         return None  # unknown, or too short a text: no token of a byte has a hundred thousand bytes of vectors
-    if not (sample := sample_of(paths, reading.encoding)):
+    sample = sample_of(paths, reading.encoding)
+    if sample is None or not sample.text:
         return None
-    sentences, _ = tokenize_block(TextBlock(sample, paths[0]), reading)
-    num_tokens = num_bytes * sum(map(len, sentences)) / len(sample.encode(reading.encoding, "replace"))
+    sentences, _ = tokenize_block(TextBlock(sample.text, sample.path), reading)
+    num_tokens = num_bytes * sum(map(len, sentences)) / len(sample.text.encode(reading.encoding, "replace"))
     num_layers = embedder.num_layers if layers == "all" else 1
     is_half = options["dtype"] == "float16"
     size = num_tokens * num_layers * embedder.width * (2 if is_half else 4)

@@ -82,4 +82,6 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise ElmoError(f"{host}, port {port}: cannot be used ({error.strerror}); choose another --port") from None
+        raise ElmoError(
+            f"{host}, port {port}: cannot be used ({error.strerror}); choose another --host or --port"
+        ) from None

@@ -36,7 +36,10 @@ def command(model: str, as_json: bool) -> None:
     en (the model that comes with the package), or a run folder of elmo task. Of the vectors that elmo embed writes, of
     a corpus folder and of an index, it shows what they hold and what made them.
     """
-    if (found := _describe_result(Path(model))) is not None:
+    from elmo.formats.sources import is_bundled
+
+    # The name of a model of the package is never that of a folder here.
+    if not is_bundled(model) and (found := _describe_result(Path(model))) is not None:
         sentence, figures = found
         print_result(f"{model}: {sentence}", {"path": model, **figures}, as_json)
         return
@@ -48,7 +51,11 @@ def command(model: str, as_json: bool) -> None:
     # A run folder of a task contains a biLM too, in a folder of its own, but what people ask about is the task. Tasks
     # import torch, which takes longer than everything else here, so other models are told without it.
     folder = Path(model)
-    if not is_native(folder) and ((folder / CONFIG).is_file() or any(folder.glob(f"seed-*/{CONFIG}"))):
+    if (
+        not is_bundled(model)
+        and not is_native(folder)
+        and ((folder / CONFIG).is_file() or any(folder.glob(f"seed-*/{CONFIG}")))
+    ):
         from elmo.tasks.run_folder import is_run, seed_folder, started_seeds
 
         # A folder of several seeds becomes a run folder itself when all of them are trained.

@@ -21,6 +21,7 @@ from elmo.cli.shared import (
     print_result,
     refuse_given,
     text_options,
+    without_controls,
 )
 from elmo.cli.table import isolated
 from elmo.errors import ElmoError
@@ -232,13 +233,16 @@ def _print_lists(found: Neighbors) -> None:
     click.echo(f"{query}\n\nNearest in context:")
     for use in found.uses:
         where = f"sentence {use.sentence}" if use.origin is None else use.origin
-        click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position, use.length)}  ({where})")
-    words = ", ".join(f"{isolated(neighbor.word)} {neighbor.similarity:.3f}" for neighbor in found.words)
+        uses = marked(use.tokens, use.position, use.length)
+        click.echo(f"  {use.similarity:.3f}  {uses}  ({without_controls(str(where))})")
+    words = ", ".join(
+        f"{isolated(without_controls(neighbor.word))} {neighbor.similarity:.3f}" for neighbor in found.words
+    )
     click.echo(f"\nNearest words without context (layer 0, the same in every sentence):\n  {words or 'none'}\n")
 
 
 def _mean_of(found: Neighbors) -> str:
-    return f"mean of {counted(found.num_averaged, 'use')} of {isolated(found.word)}"
+    return f"mean of {counted(found.num_averaged, 'use')} of {isolated(without_controls(found.word))}"
 
 
 def marked(tokens: tuple[str, ...], position: int, length: int = 1) -> str:
@@ -246,4 +250,4 @@ def marked(tokens: tuple[str, ...], position: int, length: int = 1) -> str:
     from elmo.analysis.neighbors import excerpt
 
     before, token, after = excerpt(tokens, position, SHOWN_TOKENS, length)
-    return isolated(f"{before} [{token}] {after}".strip())
+    return isolated(without_controls(f"{before} [{token}] {after}".strip()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -163,15 +164,24 @@ def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, to_st
 
     Args:
         sentence: The line for people.
-        figures: The content of the JSON object.
+        figures: The content of the JSON object. JSON has no NaN and no infinity: null stands for them.
         as_json: Whether to print the object instead of the line.
         to_stderr: Whether to print to stderr, because stdout holds a table.
     """
     if as_json:  # JSON has to be UTF-8, but file names may contain other bytes
-        sentence = json.dumps(figures, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        sentence = json.dumps(_finite(figures), ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     else:
         sentence = without_controls(sentence)
     click.echo(sentence, err=to_stderr)
+
+
+def _finite(value: Any) -> Any:
+    """Return plain values with None in place of numbers that are not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in cast("Sequence[Any]", value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def counted(number: int, noun: str) -> str:
@@ -290,11 +300,11 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids
         given["text"] = text
     sample = sample_of(paths, encoding)
     if ids and sample is not None:
-        sample = "\n".join(line.partition("\t")[2] for line in sample.split("\n"))
-    choice = choose_cut(model.text, sample, encoding=encoding, **given)
-    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice.reading, paths[0])
+        sample = sample._replace(text="\n".join(line.partition("\t")[2] for line in sample.text.split("\n")))
+    choice = choose_cut(model.text, None if sample is None else sample.text, encoding=encoding, **given)
+    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice.reading)
     for sentence in (*choice.notes, *([note] if note else [])):
-        click.echo(f"elmo: {paths[0]}: {on_one_line(sentence)}", err=True)
+        click.echo(f"elmo: {on_one_line(f'{paths[0] if sample is None else sample.path}: {sentence}')}", err=True)
     return choice
 
 
@@ -308,16 +318,18 @@ def note_on_raw_text(paths: Sequence[str], text: str, encoding: str) -> None:
     """
     from elmo.text.choice import looks_tokenized, sample_of
 
-    if is_given("tokenizer") or text == "conllu" or looks_tokenized(sample_of(paths, encoding) or "") is not False:
+    if is_given("tokenizer") or text == "conllu":
+        return
+    sample = sample_of(paths, encoding)
+    if sample is None or looks_tokenized(sample.text) is not False:
         return
     click.echo(
-        f"elmo: {paths[0]}: this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for English, "
-        "words for other languages), or --tokenizer whitespace if spaces are right",
+        f"elmo: {without_controls(sample.path)}: this looks like raw text, and is cut at spaces only; pass --tokenizer "
+        "(ptb for English, words for other languages), or --tokenizer whitespace if spaces are right",
         err=True,
     )
 
 
-COMPRESSED = {".gz", ".xz", ".zst"}
 BLOCK_BYTES = 1 << 20
 """How much of a file is read at a time in counting its lines."""
 
@@ -344,7 +356,7 @@ def count_bytes(paths: Sequence[str]) -> int | None:
 
 def _is_plain(path: str) -> bool:
     """Return whether a text is a file that can be read again, and is not compressed."""
-    from elmo.text.opening import STDIN
+    from elmo.text.opening import COMPRESSED, STDIN
 
     return path != STDIN and Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED
 

@@ -8,6 +8,8 @@ from unicodedata import bidirectional, category, east_asian_width
 
 import click
 
+from elmo.cli.shared import without_controls
+
 NUMBER = re.compile(r"[-+]?\d[\d,.]*( ± [\d,.]+)?( ?[kMG%]B?)?|nan")
 """A number, which may have a deviation and a unit: "1,024", "91.2 ± 0.3", "65.5 MB"."""
 
@@ -30,7 +32,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, widest: i
         rows: A text for each column.
         widest: The most places that a cell may take. What is longer is cut, with an ellipsis at its end.
     """
-    lines = [[_cut(cell, widest) for cell in row] for row in ([head] if head else []) + list(rows)]
+    lines = [[_cut(without_controls(cell), widest) for cell in row] for row in ([head] if head else []) + list(rows)]
     widths = [max(map(display_width, column)) for column in zip(*lines, strict=True)]
     is_right = [_are_numbers(column) for column in zip(*rows, strict=True)] or [False] * len(head)
     for line in lines:

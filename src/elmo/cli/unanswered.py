@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from elmo.errors import ElmoError
 from elmo.tasks.task import Task, parse_file
 from elmo.tasks.trained import TrainedTask
 from elmo.text.choice import sample_of
+from elmo.text.opening import kind_by_name
 from elmo.text.tokenizers import get_tokenizer
 
 PLAIN = "plain"
@@ -24,7 +24,7 @@ A chunk is large enough to sort its examples by length, and small enough that th
 
 def layout_of(task: Task[Any, Any, Any], path: str) -> str:
     """Return the format that the name of a file stands for: one of the task's `layouts`, or plain text."""
-    return next((known for known in task.layouts if f".{known}" in Path(path).suffixes), PLAIN)
+    return next((known for known in task.layouts if kind_by_name(path) == f".{known}"), PLAIN)
 
 
 def read_unanswered(
@@ -44,7 +44,8 @@ def read_unanswered(
     """
     task = trained.task
     if layout == PLAIN:
-        name = tokenizer or trained.tokenizer_for(sample_of([path], encoding) or "")
+        sample = sample_of([path], encoding)
+        name = tokenizer or trained.tokenizer_for("" if sample is None else sample.text)
         return parse_file(task, path, encoding, get_tokenizer(name))
     if layout not in task.layouts:
         raise ElmoError(f"--text {layout}: {task.name} reads {', '.join((PLAIN, *task.layouts))}")

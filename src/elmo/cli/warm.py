@@ -1,4 +1,4 @@
-"""`elmo warm`: store with a model what embedding would otherwise start without."""
+"""`elmo warm`: store a warm state or the token vectors of frequent words in the folder of a model."""
 
 from __future__ import annotations
 
@@ -117,7 +117,6 @@ def command(
 def _store_state(
     model: str, paths: list[str], max_sentences: int, device: str, reading: dict[str, Any], as_json: bool
 ) -> None:
-
     from elmo.embed.warm import mean_state
     from elmo.formats.native import WARM, save_warm_state
     from elmo.nn.devices import use_device
@@ -153,6 +152,8 @@ def _store_types(
         if paths:
             choice = choose_reading(loaded, paths, **reading)
             counts = Counter(chain.from_iterable(read_sentences(paths, choice.reading)))
+            if not counts:
+                raise ElmoError(f"{', '.join(paths)}: has no tokens")
             # Every sentence has its boundaries.
             words = list(dict.fromkeys([BOS, EOS, *(word for word, _ in counts.most_common(max_types))]))
         elif loaded.vocabulary is not None:

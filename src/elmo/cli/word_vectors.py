@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,14 +69,14 @@ word_test_options = add_options(
 
 
 def require_word_tests(similarity: tuple[Path, ...], analogies: tuple[Path, ...]) -> None:
-    """Refuse what `run_word_tests` could not do, before anything is computed."""
+    """Refuse files that are not there, and a missing gensim, before anything is computed."""
+    from elmo.analysis.word_tests import require_existing
     from elmo.extras import import_extra
 
     if similarity or analogies:
         import_extra("gensim", "a test of word vectors")
     for path in (*similarity, *analogies):
-        if not os.path.lexists(path):
-            raise ElmoError(f"{path}: no such file")
+        require_existing(path)
 
 
 def run_word_tests(

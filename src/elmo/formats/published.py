@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from elmo.errors import ElmoError
+from elmo.text.languages import short_code
 
 DEFAULT = "allennlp:original"
 """The model that AllenNLP's embedders load if no files are given."""
@@ -117,14 +118,15 @@ def in_language(models: Iterable[PublishedModel], language: str) -> list[Publish
 
     Args:
         models: The models to choose from.
-        language: A code such as `la`, or a name or a part of one, such as `Norwegian`.
+        language: A code such as `la` or `lat`, or the beginning of a word of a name, such as `Norwegian`.
 
     Raises:
         ElmoError: If there is none.
     """
-    models, wanted = list(models), language.casefold()
-    found = [model for model in models if model.code == wanted]
-    found = found or [model for model in models if wanted and wanted in model.language.casefold()]
+    models, name = list(models), language.casefold()
+    found = [model for model in models if model.code == short_code(language)]
+    if len(name) > 3:  # shorter ones are codes, and begin names of other languages
+        found = found or [model for model in models if f" {name}" in f" {model.language.casefold()}"]
     if not found:
         codes = ", ".join(sorted({model.code for model in models}))
         raise ElmoError(f"language {language}: no published model is listed for it; the list has {codes}")

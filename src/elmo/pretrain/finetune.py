@@ -123,7 +123,8 @@ def finetune(
         paths = expand(inputs)
         text = layout_by_name(paths)
         sample = sample_of(paths, encoding)
-        choice = choose_cut(model.text, sample, text=text if text == "conllu" else None, encoding=encoding)
+        beginning = None if sample is None else sample.text
+        choice = choose_cut(model.text, beginning, text=text if text == "conllu" else None, encoding=encoding)
         reading = choice.reading
         for note in choice.notes:
             warnings.warn(note, stacklevel=2)

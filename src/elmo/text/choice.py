@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from elmo.text.decoding import check_encoding, read_blocks
+from elmo.text.decoding import check_encoding, read_blocks, read_lines
+from elmo.text.languages import require_code
 from elmo.text.opening import STDIN, peek_stdin
 from elmo.text.reading import Reading, TextBlock, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
@@ -64,8 +66,9 @@ class Choice:
         """The end of a result for people: how raw text was cut without their asking."""
         if not self.is_own:
             return ""
+        how = f"tokenizer {self.reading.tokenizer}, {self.reading.text}"
         lower = ", in lower case" if self.reading.lowercase else ""
-        return f"; raw text, cut as the model's (tokenizer {self.reading.tokenizer}, {self.reading.text}{lower})"
+        return f"; raw text, cut as the model's training text was ({how}{lower})"
 
 
 def choose_cut(
@@ -93,8 +96,10 @@ def choose_cut(
         encoding: The encoding of the text.
 
     Raises:
-        ElmoError: If the training text was cut by a function from outside of this package.
+        ElmoError: If the training text was cut by a function from outside of this package, a tokenizer is given for
+            CoNLL-U, or the language is not a code.
     """
+    require_code(language)
     known = own or TextConfig()
     is_tokenized = None if sample is None else looks_tokenized(sample)
     is_raw = text != "conllu" and (is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or "")))
@@ -118,7 +123,7 @@ def choose_cut(
     is_own = is_raw and tokenizer is None and known.tokenizer != "whitespace"
     reading = Reading(
         tokenizer or (known.tokenizer if is_own else "whitespace"),
-        text or (known.text if is_own else "sentences"),
+        text or (known.text if is_own and known.text != "conllu" else "sentences"),
         encoding,
         known.lowercase if lowercase is None else lowercase,
         language or language_of(tokenizer or "") or known.language,
@@ -144,6 +149,7 @@ def how_to_cut(
     Raises:
         ElmoError: If nobody names a tokenizer, or the model names a function from outside of this package.
     """
+    require_code(language)
     if tokenizer is None:
         if own is None:
             raise ElmoError(
@@ -225,8 +231,15 @@ def _has_no_spaces(text: str) -> bool:
     return bool(stripped) and not any(map(str.isspace, stripped.replace("\n", "")))
 
 
-def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> str | None:
-    """Return the beginning of a text, in whole lines, without consuming it; None if it comes from a pipe with a name.
+class Sample(NamedTuple):
+    """The beginning of a file, in whole lines."""
+
+    path: str
+    text: str
+
+
+def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> Sample | None:
+    """Return the beginning of a text without consuming it; None if it comes from a pipe with a name.
 
     It is that of the first file that has marks. If none of the first `FILES` has any, it is that of the first file
     that is not blank.
@@ -234,12 +247,14 @@ def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> str | None:
     Raises:
         ElmoError: If a file can't be read, or the encoding is unknown.
     """
-    found: str | None = None
+    found: Sample | None = None
     for path in paths[:FILES]:
-        sample = _beginning(path, encoding)
-        if sample is None or looks_tokenized(sample) is not None:
-            return sample
-        found = found if found and found.strip() else sample
+        text = _beginning(path, encoding)
+        if text is None:
+            return None
+        if looks_tokenized(text) is not None:
+            return Sample(path, text)
+        found = found if found and found.text.strip() else Sample(path, text)
     return found
 
 
@@ -273,7 +288,7 @@ def _whole_lines(text: str) -> str:
 
 
 def unknown_note(
-    own: TextConfig | None, vocabulary_file: Path | None, sample: str | None, reading: Reading, path: str
+    own: TextConfig | None, vocabulary_file: Path | None, sample: Sample | None, reading: Reading
 ) -> str | None:
     """Return what `note_on_words` says about the beginning of a text.
 
@@ -282,11 +297,10 @@ def unknown_note(
         vocabulary_file: The words of the model, one on each line.
         sample: The beginning of the text.
         reading: How it is read.
-        path: The name of its file, for error messages.
     """
-    if own is None or own.oov_rate is None or vocabulary_file is None or not sample or not vocabulary_file.exists():
+    if own is None or own.oov_rate is None or vocabulary_file is None or sample is None or not vocabulary_file.exists():
         return None
-    sentences, _ = tokenize_block(TextBlock(sample, path), reading)
+    sentences, _ = tokenize_block(TextBlock(sample.text, sample.path), reading)
     return note_on_words(own, vocabulary_file, [token for sentence in sentences for token in sentence])
 
 
@@ -305,8 +319,7 @@ def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: 
     if not vocabulary_file.exists():
         return None
     unknown = set(tokens)
-    with vocabulary_file.open(encoding="utf-8", newline="\n") as file:
-        unknown.difference_update(line.rstrip("\n") for line in file)
+    unknown.difference_update(read_lines(str(vocabulary_file)))
     share = sum(token in unknown for token in tokens) / len(tokens)
     expected = min(1.0, 2 * own.oov_rate + 0.05)
     # A few names make a large share of a short text, so three standard deviations more are allowed there.
@@ -314,6 +327,6 @@ def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: 
         return None
     language = f" in the language of the model ({own.language})" if own.language else ""
     return (
-        f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words, of its training text "
-        f"{own.oov_rate:.1%}; is this text{language}, and cut as that was (tokenizer {own.tokenizer})?"
+        f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words, but of its training "
+        f"text only {own.oov_rate:.1%}; is this text{language}, and cut as that was (tokenizer {own.tokenizer})?"
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elmo.errors import ElmoError
+from elmo.text.opening import kind_by_name
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The columns. `upos` is the universal part of speech, `xpos` the treebank's own (Penn's in English)."""
@@ -26,7 +27,7 @@ _NO_WORD = re.compile(r"\d+[-.]\d+")
 
 def is_conllu(path: str | Path) -> bool:
     """Return whether a file is CoNLL-U by its name, such as "x.conllu" or "x.conllu.xz"."""
-    return ".conllu" in Path(path).suffixes
+    return kind_by_name(path) == ".conllu"
 
 
 def layout_by_name(paths: Sequence[str]) -> str:
@@ -65,7 +66,10 @@ def split_word(line: str, where: str) -> list[str] | None:
     if (line.startswith("#") and len(columns) < len(CONLLU)) or _NO_WORD.fullmatch(columns[0]):
         return None
     if len(columns) != len(CONLLU):
-        raise ElmoError(f"{where}: {len(columns)} columns between tabs; CoNLL-U has {len(CONLLU)}")
+        raise ElmoError(
+            f"{where}: {len(columns)} column{'s' * (len(columns) != 1)} between tabs; CoNLL-U has {len(CONLLU)} (the "
+            "file is read as CoNLL-U because of its name or an option)"
+        )
     if not columns[0].isdecimal():
         raise ElmoError(f"{where}: {columns[0]!r} is not the number of a word")
     return columns

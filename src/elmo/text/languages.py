@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from elmo.errors import ElmoError
+
 _PAIRS = """
     aar=aa abk=ab afr=af aka=ak alb=sq amh=am ara=ar arg=an arm=hy asm=as ava=av ave=ae aym=ay aze=az bak=ba bam=bm
     baq=eu bel=be ben=bn bis=bi bod=bo bos=bs bre=br bul=bg bur=my cat=ca ces=cs cha=ch che=ce chi=zh chu=cu chv=cv
@@ -19,6 +23,15 @@ _PAIRS = """
 """
 _SHORTER = {longer: shorter for longer, _, shorter in (pair.partition("=") for pair in _PAIRS.split())}
 """The codes of ISO 639-2 and 639-3, and the two letters of ISO 639-1 for the same language, if it has such a code."""
+
+
+_CODE = re.compile(r"(?:[A-Za-z]{2,3}|x)(?:[-_][A-Za-z0-9]+)*")
+
+
+def require_code(language: str | None) -> None:
+    """Raise ElmoError for a language that is given by something other than its code, such as a name."""
+    if language is not None and not _CODE.fullmatch(language):
+        raise ElmoError(f"language {language}: is not the code of a language; give one such as en, deu or pt-BR")
 
 
 def short_code(language: str) -> str:

@@ -17,6 +17,15 @@ from elmo.extras import import_extra
 
 STDIN = "-"
 
+COMPRESSED = (".gz", ".xz", ".zst")
+"""The endings of the names of compressed files, in lower case."""
+
+
+def kind_by_name(path: str | Path) -> str:
+    """Return the ending of a file's name in lower case, without that of its compression: ".txt" for "a.TXT.gz"."""
+    *others, last = ["", *(suffix.lower() for suffix in Path(path).suffixes)]
+    return others[-1] if last in COMPRESSED and others else last
+
 
 @contextmanager
 def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tuple[type[Exception], ...]]]:
@@ -45,10 +54,12 @@ def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, 
                 stream = stack.enter_context(gzip.open(file))
                 yield cast(BinaryIO, stream), position, (EOFError, zlib.error, gzip.BadGzipFile)
             case ".xz":
-                yield cast(BinaryIO, stack.enter_context(lzma.open(file))), position, (EOFError, lzma.LZMAError)
+                frames = _Frames(file, lzma.LZMADecompressor, padding=b"\0")
+                yield cast(BinaryIO, frames), position, (EOFError, lzma.LZMAError)
             case ".zst":
                 zstandard = import_extra("zstandard", f"{path}: reading .zst")
-                yield cast(BinaryIO, _ZstdStream(file, zstandard)), position, (EOFError, zstandard.ZstdError)
+                new_frame = zstandard.ZstdDecompressor().decompressobj
+                yield cast(BinaryIO, _Frames(file, new_frame)), position, (EOFError, zstandard.ZstdError)
             case _:
                 yield file, position, ()
 
@@ -97,16 +108,22 @@ class _PutBack(io.RawIOBase):
         return len(data)
 
 
-class _ZstdStream:
-    """Reads all zstd frames of a file.
+class _Frames:
+    """Reads all zstd frames, or all streams of xz, of a file.
 
-    The reader of the zstandard package is not used because it takes a truncated file for a complete one.
+    The readers of the libraries are not used. That of zstandard takes a truncated file for a complete one, and
+    `lzma.open` drops a second stream whose beginning is damaged.
+
+    Args:
+        file: The compressed file.
+        new_frame: Makes what decompresses one frame.
+        padding: Bytes that may stand between frames.
     """
 
-    def __init__(self, file: BinaryIO, zstandard: Any) -> None:
-        self._file = file
-        self._new_frame: Callable[[], Any] = zstandard.ZstdDecompressor().decompressobj
+    def __init__(self, file: BinaryIO, new_frame: Callable[[], Any], padding: bytes = b"") -> None:
+        self._file, self._new_frame, self._padding = file, new_frame, padding
         self._frame: Any = None
+        self._is_first = True
 
     def read(self, size: int) -> bytes:
         """Read about `size` decompressed bytes; no bytes at the end of the file.
@@ -119,7 +136,9 @@ class _ZstdStream:
         while sum(map(len, parts)) < size and (data := self._file.read(1 << 13)):
             while data:
                 if self._frame is None:
-                    self._frame = self._new_frame()
+                    if not self._is_first and not (data := data.lstrip(self._padding)):
+                        break
+                    self._frame, self._is_first = self._new_frame(), False
                 parts.append(self._frame.decompress(data))
                 data = b""
                 if self._frame.eof:  # another frame may follow, as in the output of parallel compressors

@@ -42,6 +42,7 @@ from elmo.text.corpus import (
     read_description,
 )
 from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, renumber
+from elmo.text.languages import require_code
 from elmo.text.opening import STDIN
 from elmo.text.parallel import tokenize_files
 from elmo.text.reading import Reading, expand
@@ -140,6 +141,7 @@ def prepare(
     if text != "sentences" and is_split_by_language(known := language or language_of(tokenizer)):
         settings = replace(settings, language=known)
     _check(settings, vocabulary)
+    require_code(language)
     require_positive("workers", workers)
     require_parent(folder)
     source = {"inputs": [Path(path).name for path in paths], "language": language, "license": license}
@@ -320,6 +322,8 @@ def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
         raise ElmoError(
             f"max_characters: {settings.max_characters} is more than {MAX_CHARACTERS}, the most that a model can have"
         )
+    if settings.text == "conllu" and settings.tokenizer != "whitespace":
+        raise ElmoError(f"tokenizer {settings.tokenizer}: the words of CoNLL-U are given; leave it out")
     if settings.max_vocabulary is not None and settings.max_vocabulary < 4:
         raise ElmoError(
             f"max_vocabulary: {settings.max_vocabulary} leaves room for no word besides <S>, </S> and <UNK>; "
@@ -327,7 +331,7 @@ def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
         )
     if vocabulary is not None:
         if settings.max_vocabulary is not None:
-            raise ElmoError("max_vocabulary and a given vocabulary exclude each other; choose one")
+            raise ElmoError("max_vocabulary: has no effect with a given vocabulary; leave out one of them")
         if len(vocabulary) < 4:
             raise ElmoError("vocabulary: has no word besides <S>, </S> and <UNK>")
         broken = next((word for word in vocabulary.words if "\n" in word or "\r" in word), None)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from elmo.extras import import_extra
-from elmo.text.languages import short_code
+from elmo.text.languages import require_code, short_code
 
 _TITLES = (
     "Mr|Mrs|Ms|Mx|Dr|Drs|Prof|Messrs|Mme|Mlle|St|Ste|Gen|Gov|Lt|Col|Cmdr|Capt|Sgt|Cpl|Pvt|Maj|Adm|Reps?|Sens?|Rev|Hon|"
@@ -199,7 +199,11 @@ def split_sentences(paragraph: str, language: str | None = None) -> list[str]:
         paragraph: Raw text.
         language: The code of its language, such as "de". If it is not English and the package `sentencex` is installed,
             that decides by the abbreviations and the dates of the language. Still no sentence begins in lower case.
+
+    Raises:
+        ElmoError: If the language is not a code.
     """
+    require_code(language)
     return [paragraph[start:end] for start, end in sentence_spans(paragraph, language)]
 
 

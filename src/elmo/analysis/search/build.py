@@ -127,6 +127,10 @@ def build_index(
     require_choice("vectors", kind, stored.KINDS)
     stored.import_faiss()
     require_target(folder)
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise ElmoError(f"{folder}: faiss writes only to names in UTF-8; choose another one") from None
     how: dict[str, Any] = {
         "format": FORMAT,
         "model": embedder.fingerprint,

@@ -139,7 +139,7 @@ class ElmoEmbedder:
 
     def embed_batch(self, batch: Sequence[Sentence]) -> list[Array]:
         """Return all layers (L+1, T, D) of each sentence. A batch without any token does not change the state."""
-        if not any(batch):
+        if not any(map(len, batch)):  # sentences may be arrays, whose truth value is an error
             return [np.zeros((self._embedder.num_layers, 0, self._embedder.width), np.float32) for _ in batch]
         state = "carry" if self.stateful else "zero"
         return self._embedder.embed(batch, layers="all", state=state, batch_size=len(batch))
