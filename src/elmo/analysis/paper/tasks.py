@@ -261,8 +261,8 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
             folder = model_folder if number == 0 else model_folder.with_name(f"finetuning-{kind}")
             loaded = formats.load(task.elmo)
             lowercase = reads_lower_case(task.recipe.elmo, loaded.text)
-            texts = (list(as_read(sentences, lowercase)) for sentences in (train[kind], dev[kind]))
-            part = _tune(loaded, *texts, folder, device, Reading(lowercase=lowercase))
+            of_train, of_dev = (list(as_read(sentences, lowercase)) for sentences in (train[kind], dev[kind]))
+            part = _tune(loaded, of_train, of_dev, folder, device, Reading(lowercase=lowercase))
             perplexities[row] = part.value
             seconds[f"{row}, fine-tuning"] = part.seconds
         outcomes[task.name] = {BEFORE: task.with_elmo(), AFTER: task.with_elmo(elmo=str(model_folder))}
