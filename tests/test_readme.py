@@ -97,7 +97,7 @@ def test_python_of_the_page_on_it_runs() -> None:
     page = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     exec(python_of(page), names)
-    assert [array.shape for array in names["vectors"]] == [(6, 64), (6, 64)]
+    assert [array.shape for array in names["vectors"]] == [(6, 384), (6, 384)]
     np.testing.assert_allclose(names["first"], names["vectors"][0], atol=1e-6)
     np.testing.assert_allclose(names["mixed"][1].detach(), names["layers"][:, 1].mean(dim=0), atol=1e-6)
 

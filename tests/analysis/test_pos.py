@@ -159,7 +159,7 @@ def test_words_and_their_own_tags_are_read(tmp_path: Path, ending: str, compress
     ("text", "says"),
     [
         (CONLLU.replace("3\tplay\tplay\tVERB", "3\tplay\tVERB"), "line 7: 9 columns between tabs; CoNLL-U has 10"),
-        (CONLLU.replace("\t", " "), "line 3: 1 columns"),
+        (CONLLU.replace("\t", " "), "line 3: 1 column"),
         (CONLLU.replace("3\tplay", "three\tplay"), "line 7: 'three' is not the number of a word"),
         ("".join(f"{n}\tw\tw\tX\t_\t_\t_\t_\t_\t_\n" for n in (1, 2)), "has no language-specific tags"),
         ("", "holds no sentence"),

@@ -627,7 +627,10 @@ def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> Non
         (make_config(files, recipe(), elmo="unicode"), "pass with_bilm=False"),
         (make_config(files, recipe(elmo__state="warm")), "no warm state"),
         (make_config(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
-        (make_config(files, recipe(token_column=7)), r"train\.conll, line 1: 2 columns"),
+        (
+            make_config(files, recipe(token_column=7)),
+            r"train\.conll, line 1: has 2 columns; expected a token in column 8",
+        ),
         (make_config(files, recipe(**narrow)), r"words\.dim: is 3, but the vectors of .*v\.txt have 2"),
     ]
     for config, says in refused:

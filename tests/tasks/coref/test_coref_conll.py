@@ -75,6 +75,7 @@ def test_reads_tabs_and_compressed_files(tmp_path: Path) -> None:
     ("rows", "says"),
     [
         (["x 0"], "line 1: is in no document; expected '#begin document"),
+        ([f"#begin document (x); part {'9' * 5000}", "x 0"], "line 2: is in no document; expected '#begin document"),
         (lines("a -")[:-1], "line 2: the text ends within a document"),
         (lines("a -")[:-1] * 2, "line 3: a document begins before the '#end document' of the previous one"),
         (lines(), "line 2: the document ends without a word"),

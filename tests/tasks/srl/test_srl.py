@@ -281,6 +281,7 @@ def test_errors_in_marked_text(line: str, says: str) -> None:
         ({"dropout": 1.0}, "dropout: 1.0 is not in"),
         ({"lstm__layers": 0}, "lstm.layers: 0 is not positive"),
         ({"predicate_dim": 0}, "predicate_dim: 0 is not positive"),
+        ({"words": None, "elmo__at": "output"}, "words: null leaves no vectors for tokens; choose elmo.at=input or"),
     ],
 )
 def test_errors_in_settings(setting: dict[str, Any], says: str) -> None:

@@ -90,7 +90,8 @@ def read_squad(path: str | Path, tokenize: Tokenizer) -> list[SquadExample]:
     """
     examples = [example for part in split_paths(path) for example in _read_part(part, tokenize)]
     if not examples:
-        raise ElmoError(f"{path}: holds no question; expected JSON as SQuAD v1.1 is published")
+        chosen = ", and at least one article that the name chooses" if "#" in str(path) else ""
+        raise ElmoError(f"{path}: holds no question; expected JSON as SQuAD v1.1 is published{chosen}")
     return examples
 
 
@@ -112,10 +113,7 @@ def _read_part(part: str, tokenize: Tokenizer) -> Iterator[SquadExample]:
     # `split` gives the parts between matches and the groups: with "#3:5" [file, "3", "5", ""], and without only [file].
     file, start, end, *_ = [*_ARTICLES.split(part), "", ""]
     articles = _get(_load("\n".join(read_blocks(file)), file), "data", list, file)
-    chosen = list(enumerate(articles, 1))[int(start or 0) : int(end) if end else None]
-    if articles and not chosen:
-        raise ElmoError(f"{file}: #{start}:{end} selects none of its {len(articles)} articles, which count from 0")
-    for number, article in chosen:
+    for number, article in list(enumerate(articles, 1))[int(start or 0) : int(end) if end else None]:
         title = article.get("title") if isinstance(article, dict) else None
         where = f"{file}: article {number}" + (f" ({title!r})" if title else "")
         for place, paragraph in enumerate(_get(article, "paragraphs", list, where), 1):

@@ -133,8 +133,9 @@ def _parse(rows: Sequence[NumberedFields], columns: FrameFormat, where: str) -> 
     for number, fields in rows:
         if len(fields) != width or width < columns.roles + columns.behind:
             raise ElmoError(
-                f"{where} {number}: {len(fields)} columns, but the sentence's first line has {width}, and there "
-                f"should be {columns.roles + columns.behind} or more: {columns.names}; {OTHER_FORMAT}"
+                f"{where} {number}: {len(fields)} column{'s' * (len(fields) != 1)}, but the sentence's first line has "
+                f"{width}, and there should be {columns.roles + columns.behind} or more: {columns.names}; "
+                f"{OTHER_FORMAT}"
             )
     # The first line's width says how many predicates the sentence has: all columns between the others are predicates'.
     places = range(columns.roles, width - columns.behind)
