@@ -12,7 +12,6 @@ from typing import NamedTuple
 from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
 from elmo.text import decoding
-from elmo.text.characters import without_boundaries
 from elmo.text.conllu import conllu_sentences, layout_by_name
 from elmo.text.decoding import Advance, read_blocks
 from elmo.text.opening import STDIN
@@ -132,6 +131,8 @@ def read_some(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
     Raises:
         ElmoError: If the text has no such sentence, or cannot be read.
     """
+    from elmo.text.characters import without_boundaries  # with NumPy, which processes that tokenize need not load
+
     paths = expand([path])
     if layout_by_name(paths) == "conllu":
         reading = replace(reading, text="conllu", tokenizer="whitespace")
