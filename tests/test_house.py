@@ -23,7 +23,7 @@ from elmo.tasks import TASKS
 
 SOURCE = Path(elmo.__file__).parent
 ROOT = Path(__file__).parents[1]
-BASE = {"config", "cores", "errors", "extras", "lazy", "progress", "schema", "targets"}
+BASE = {"config", "cores", "errors", "extras", "lazy", "progress", "schema", "targets", "wording"}
 MODEL = BASE | {"nn", "text", "formats"}
 ALLOWED = {
     "errors": set[str](),
@@ -34,6 +34,7 @@ ALLOWED = {
     "lazy": set[str](),
     "progress": set[str](),
     "targets": {"errors"},
+    "wording": set[str](),
     "text": BASE,
     "nn": BASE | {"_native"},
     "formats": BASE | {"nn", "text"},

@@ -13,7 +13,6 @@ import click
 from elmo.cli.shared import (
     choose_reading,
     count_bytes,
-    counted,
     device_option,
     examples,
     is_given,
@@ -24,6 +23,7 @@ from elmo.cli.shared import (
     text_options,
 )
 from elmo.errors import ElmoError
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.embed.engine import Precision

@@ -10,7 +10,6 @@ import click
 
 from elmo.cli.shared import (
     choose_reading,
-    counted,
     device_option,
     examples,
     json_option,
@@ -19,6 +18,7 @@ from elmo.cli.shared import (
     print_result,
     text_options,
 )
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.analysis.search.vectors import Kind

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import counted, examples, json_option, print_result, without_controls
+from elmo.cli.shared import examples, json_option, print_result, without_controls
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.embed.description import VectorFile

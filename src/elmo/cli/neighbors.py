@@ -12,7 +12,6 @@ from elmo.cli.concordance import print_csv, print_kwic
 from elmo.cli.shared import (
     choose_reading,
     count_sentences,
-    counted,
     device_option,
     examples,
     is_given,
@@ -26,6 +25,7 @@ from elmo.cli.shared import (
 from elmo.cli.table import isolated
 from elmo.errors import ElmoError
 from elmo.progress import show_progress
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.analysis.neighbors import Neighbors
@@ -235,14 +235,12 @@ def _print_lists(found: Neighbors) -> None:
         where = f"sentence {use.sentence}" if use.origin is None else use.origin
         uses = marked(use.tokens, use.position, use.length)
         click.echo(f"  {use.similarity:.3f}  {uses}  ({without_controls(str(where))})")
-    words = ", ".join(
-        f"{isolated(without_controls(neighbor.word))} {neighbor.similarity:.3f}" for neighbor in found.words
-    )
+    words = ", ".join(f"{isolated(neighbor.word)} {neighbor.similarity:.3f}" for neighbor in found.words)
     click.echo(f"\nNearest words without context (layer 0, the same in every sentence):\n  {words or 'none'}\n")
 
 
 def _mean_of(found: Neighbors) -> str:
-    return f"mean of {counted(found.num_averaged, 'use')} of {isolated(without_controls(found.word))}"
+    return f"mean of {counted(found.num_averaged, 'use')} of {isolated(found.word)}"
 
 
 def marked(tokens: tuple[str, ...], position: int, length: int = 1) -> str:
@@ -250,4 +248,4 @@ def marked(tokens: tuple[str, ...], position: int, length: int = 1) -> str:
     from elmo.analysis.neighbors import excerpt
 
     before, token, after = excerpt(tokens, position, SHOWN_TOKENS, length)
-    return isolated(without_controls(f"{before} [{token}] {after}".strip()))
+    return isolated(f"{before} [{token}] {after}".strip())

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import choose_reading, counted, device_option, examples, json_option, print_result, text_options
+from elmo.cli.shared import choose_reading, device_option, examples, json_option, print_result, text_options
 from elmo.progress import show_progress
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.formats.model import State

@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from elmo.cli.shared import (
-    counted,
     examples,
     is_given,
     json_option,
@@ -14,6 +13,7 @@ from elmo.cli.shared import (
     reading_options,
 )
 from elmo.errors import ElmoError
+from elmo.wording import counted
 
 
 @click.command(

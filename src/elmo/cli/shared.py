@@ -184,11 +184,6 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 sentence", "2,000 sentences"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def add_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return a decorator that adds options to a command, in the given order."""
 

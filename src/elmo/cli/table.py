@@ -54,7 +54,11 @@ def is_right_to_left(text: str) -> bool:
 
 
 def isolated(text: str) -> str:
-    """Return a text that a terminal orders by itself, so that numbers and marks next to it stay where they are."""
+    """Return a text that a terminal orders by itself, so that numbers and marks next to it stay where they are.
+
+    Its control characters are escaped, as by `without_controls`.
+    """
+    text = without_controls(text)
     return f"{FIRST_STRONG}{text}{END}" if any(bidirectional(c) in ("R", "AL") for c in text) else text
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import counted, device_option, examples, json_option, print_result
+from elmo.cli.shared import device_option, examples, json_option, print_result
 from elmo.cli.table import print_table
 from elmo.errors import ElmoError
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.tasks.experiment import Experiment

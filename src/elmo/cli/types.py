@@ -10,7 +10,6 @@ import click
 
 from elmo.cli.shared import (
     choose_reading,
-    counted,
     device_option,
     examples,
     json_option,
@@ -20,6 +19,7 @@ from elmo.cli.shared import (
     text_options,
 )
 from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_tests, word_test_options
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.embed.engine import Precision

@@ -13,7 +13,6 @@ import click
 
 from elmo.cli.shared import (
     choose_reading,
-    counted,
     device_option,
     examples,
     is_given,
@@ -24,6 +23,7 @@ from elmo.cli.shared import (
 )
 from elmo.errors import ElmoError
 from elmo.progress import show_progress
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.formats.model import Model

@@ -11,6 +11,7 @@ from typing import cast
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, require_file, write_json, write_text
 from elmo.formats.model import Model
+from elmo.wording import counted
 
 CARD, FACTS = "README.md", "training.json"
 
@@ -94,11 +95,11 @@ def describe_model(model: Model) -> str:
     """Describe the sizes of a model in one sentence."""
     config = model.config
     parameters = sum(array.size for array in model.weights.values())
-    layers = _count(config.lstm.n_layers, "LSTM layer")
+    layers = counted(config.lstm.n_layers, "LSTM layer")
     if config.char_cnn is None:
         read = f"{config.n_tokens_vocab:,} words, read as a whole"
     else:
-        read = f"{config.char_cnn.num_filters} character filters, {_count(config.char_cnn.n_highway, 'highway layer')}"
+        read = f"{config.char_cnn.num_filters} character filters, {counted(config.char_cnn.n_highway, 'highway layer')}"
     directions = "two directions" if config.bidirectional else "the forward direction only"
     softmax = model.stored_softmax
     kind = "an adaptive softmax" if softmax and softmax.is_adaptive else "a softmax"
@@ -107,10 +108,6 @@ def describe_model(model: Model) -> str:
         f"{parameters / 1e6:.1f} M parameters: {read}, {layers} of {config.lstm.dim} cells projected to "
         f"{config.lstm.projection_dim}, {directions}, {words}."
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def read_card(path: Path) -> str:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
+from elmo.text.conllu import refuse_tokenizer
 from elmo.text.decoding import check_encoding, read_blocks, read_lines
 from elmo.text.languages import require_code
 from elmo.text.opening import STDIN, peek_stdin
@@ -103,8 +104,8 @@ def choose_cut(
     known = own or TextConfig()
     is_tokenized = None if sample is None else looks_tokenized(sample)
     is_raw = text != "conllu" and (is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or "")))
-    if text == "conllu" and tokenizer not in (None, "whitespace"):
-        raise ElmoError(f"tokenizer {tokenizer}: the words of CoNLL-U are given; leave it out")
+    if text == "conllu":
+        refuse_tokenizer(tokenizer)
     notes: list[str] = []
     if tokenizer is None:
         if is_tokenized is False and known.tokenizer == "whitespace" and text != "conllu":

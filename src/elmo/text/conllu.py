@@ -12,6 +12,7 @@ from pathlib import Path
 
 from elmo.errors import ElmoError
 from elmo.text.opening import kind_by_name
+from elmo.wording import counted
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The columns. `upos` is the universal part of speech, `xpos` the treebank's own (Penn's in English)."""
@@ -28,6 +29,12 @@ _NO_WORD = re.compile(r"\d+[-.]\d+")
 def is_conllu(path: str | Path) -> bool:
     """Return whether a file is CoNLL-U by its name, such as "x.conllu" or "x.conllu.xz"."""
     return kind_by_name(path) == ".conllu"
+
+
+def refuse_tokenizer(name: str | None) -> None:
+    """Raise ElmoError if a tokenizer is named for CoNLL-U, which gives the words; "whitespace" cuts nothing."""
+    if name not in (None, "whitespace"):
+        raise ElmoError(f"tokenizer {name}: the words of CoNLL-U are given; leave it out")
 
 
 def layout_by_name(paths: Sequence[str]) -> str:
@@ -67,8 +74,8 @@ def split_word(line: str, where: str) -> list[str] | None:
         return None
     if len(columns) != len(CONLLU):
         raise ElmoError(
-            f"{where}: {len(columns)} column{'s' * (len(columns) != 1)} between tabs; CoNLL-U has {len(CONLLU)} (the "
-            "file is read as CoNLL-U because of its name or an option)"
+            f"{where}: {counted(len(columns), 'column')} between tabs; CoNLL-U has {len(CONLLU)} (the file is read as "
+            "CoNLL-U because of its name or an option)"
         )
     if not columns[0].isdecimal():
         raise ElmoError(f"{where}: {columns[0]!r} is not the number of a word")

@@ -25,7 +25,7 @@ from elmo.progress import show_progress
 from elmo.schema import require_positive
 from elmo.targets import remove_leftovers, require_parent, unfinished_folder, work_folder_of
 from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
-from elmo.text.conllu import layout_by_name
+from elmo.text.conllu import layout_by_name, refuse_tokenizer
 from elmo.text.corpus import (
     CHARACTERS,
     DESCRIPTION,
@@ -322,8 +322,8 @@ def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
         raise ElmoError(
             f"max_characters: {settings.max_characters} is more than {MAX_CHARACTERS}, the most that a model can have"
         )
-    if settings.text == "conllu" and settings.tokenizer != "whitespace":
-        raise ElmoError(f"tokenizer {settings.tokenizer}: the words of CoNLL-U are given; leave it out")
+    if settings.text == "conllu":
+        refuse_tokenizer(settings.tokenizer)
     if settings.max_vocabulary is not None and settings.max_vocabulary < 4:
         raise ElmoError(
             f"max_vocabulary: {settings.max_vocabulary} leaves room for no word besides <S>, </S> and <UNK>; "

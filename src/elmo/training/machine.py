@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from elmo.wording import counted
+
 _CPUINFO = Path("/proc/cpuinfo")
 """The file in which Linux gives the name of the processor, which Python's `platform` usually does not know."""
 
@@ -15,8 +17,7 @@ def machine_name(device: torch.device) -> str:
     """Return the name of the GPU, or the name of the processor and the number of threads that torch uses."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    num_threads = torch.get_num_threads()
-    return f"{processor_name()}, {num_threads} thread{'s' if num_threads > 1 else ''}"
+    return f"{processor_name()}, {counted(torch.get_num_threads(), 'thread')}"
 
 
 def processor_name() -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.text.decoding import DOCUMENT, read_paragraphs, split_columns
+from elmo.wording import counted
 
 _TAG = re.compile(r"O|[BIULES]-.+")
 
@@ -62,7 +63,7 @@ def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
     place = token_column if token_column >= 0 else len(columns) + token_column
     if not 0 <= place < len(columns) - 1:
         raise ElmoError(
-            f"{where}: has {len(columns)} column{'s' * (len(columns) != 1)}; expected a token in column {place + 1}, "
+            f"{where}: has {counted(len(columns), 'column')}; expected a token in column {place + 1}, "
             "and its tag in the last column after it; set the recipe's token_column to the column of the tokens, "
             "counted from 0"
         )

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from elmo.errors import ElmoError
 from elmo.tasks.common.spans import Span, percent, precision_recall_f1
 from elmo.text.decoding import read_paragraphs
+from elmo.wording import counted
 
 VERB = "V"
 """The role of the predicate itself, whether it is a verb or not."""
@@ -133,7 +134,7 @@ def _parse(rows: Sequence[NumberedFields], columns: FrameFormat, where: str) -> 
     for number, fields in rows:
         if len(fields) != width or width < columns.roles + columns.behind:
             raise ElmoError(
-                f"{where} {number}: {len(fields)} column{'s' * (len(fields) != 1)}, but the sentence's first line has "
+                f"{where} {number}: {counted(len(fields), 'column')}, but the sentence's first line has "
                 f"{width}, and there should be {columns.roles + columns.behind} or more: {columns.names}; "
                 f"{OTHER_FORMAT}"
             )
