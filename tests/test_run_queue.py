@@ -130,6 +130,28 @@ def test_stopped_it_stops_its_runs_and_goes_on(queue: Queue) -> None:
     assert queue.state("one")["exit_code"] == 0
 
 
+def test_what_a_killed_run_has_started_is_stopped(queue: Queue) -> None:
+    """The run is killed. Its child would go on alone, next to the same run once the queue is started again."""
+    queue.write({"name": "one", "command": "sh run.sh"})
+    (queue.here / "child.sh").write_text("trap 'touch stopped; exit' TERM\ntouch begun\nwhile :; do sleep 0.05; done\n")
+    (queue.here / "run.sh").write_text("echo $$ > pid\nsh child.sh &\nwait\n")
+    process = queue.start()
+    wait_for((queue.here / "begun").exists)
+    os.kill(int((queue.here / "pid").read_text()), signal.SIGKILL)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    wait_for((queue.here / "stopped").exists)
+
+
+def test_a_run_that_ends_while_the_queue_is_stopped_is_done(queue: Queue) -> None:
+    """The run itself stops the queue, and ends before the queue looks at it."""
+    queue.write({"name": "one", "command": "sh -c 'kill -TERM $PPID'"})
+    process = queue.start()
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert queue.state("one")["exit_code"] == 0
+
+
 def test_the_status_says_what_runs_and_what_waits_for_it(queue: Queue) -> None:
     """A run that was stopped earlier is not shown as running until the queue starts it again."""
     waits = "sh -c 'touch begun; while :; do sleep 0.05; done'"

@@ -18,6 +18,8 @@ current folder. `table_one.yaml` is the list of what docs/results.md still lacks
 Each run has one thread and the lowest priority. Its output is appended to `queue/NAME.log`, and `queue/NAME.json` has
 its state. A queue that was killed can be started again: it skips finished runs and repeats the commands of the others,
 which have to continue where they stopped, as ours do. A failed run is tried once more each time the queue is started.
+A run is finished when its command ends with exit code 0. `elmo` also does so when a signal from outside the queue stops
+it; `paper_tasks.py` does not.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -190,16 +192,15 @@ def describe(runs: Sequence[Run], folder: Path, jobs: int) -> str:
 
 def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
     """Run what isn't done, `jobs` at a time, and return whether all of it ended without errors."""
-    states = {run.name: read_state(run, folder) for run in runs}
-    waiting = [run for run in runs if not states[run.name].is_done]
     running: list[Job] = []
     saved = time.monotonic()
-    with _locked(folder) as lock, _stopping(running, folder):
-        for run in waiting:
-            if states[run.name].is_running:  # a queue that was killed had started it
-                states[run.name].is_running = False
-                write_state(run, folder, states[run.name])
-        while waiting or running:
+    with _locked(folder) as lock, _noting_signals() as signals, _stopping(running, folder):
+        states = {run.name: read_state(run, folder) for run in runs}
+        waiting = [run for run in runs if not states[run.name].is_done]
+        for run in waiting:  # an earlier queue failed to finish it, or was killed while it ran
+            states[run.name] = State(run.command, states[run.name].seconds)
+            write_state(run, folder, states[run.name])
+        while (waiting or running) and not signals:
             ended = {run.name for run in runs} - {run.name for run in waiting} - {job.run.name for job in running}
             for run in [run for run in waiting if ended.issuperset(run.after)]:
                 if not all(states[name].is_done for name in run.after):
@@ -215,11 +216,14 @@ def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
                 state = State(job.run.command, round(job.seconds, 1), exit_code, is_running=exit_code is None)
                 if state.exit_code is not None:
                     running.remove(job)
+                    _terminate(job)  # what it has started, if it was killed itself
                     print(f"{job.run.name}: exit code {state.exit_code}, {job.seconds / 3600:.2f} h", flush=True)
                 if is_due or state.exit_code is not None:
                     states[job.run.name] = state
                     write_state(job.run, folder, state)
             saved = time.monotonic() if is_due else saved
+    if signals:
+        raise SystemExit(128 + signals[0])
     return all(state.is_done for state in states.values())
 
 
@@ -245,23 +249,46 @@ def _start(run: Run, folder: Path, state: State, lock: int) -> Job:
 
 
 @contextmanager
+def _noting_signals() -> Generator[list[int]]:
+    """Yield a list to which SIGINT and SIGTERM add their numbers.
+
+    The queue looks at the list between its steps. A handler that raised an exception could do so between the start of
+    a run and the line that notes it.
+    """
+    signals: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def _stopping(running: Sequence[Job], folder: Path) -> Generator[None]:
-    """Stop the runs if the queue is stopped. Ours save their state on SIGTERM."""
+    """Stop the runs that are left at the end, and wait until they have saved their state.
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    The exit code of a run that has already ended is kept. After SIGTERM it says nothing, since `elmo` ends with 0 then.
+    """
     try:
         yield
     finally:
+        exit_codes = [job.process.poll() for job in running]
         for job in running:
-            os.killpg(job.process.pid, signal.SIGTERM)
-        for job in running:
+            _terminate(job)
+        for job, exit_code in zip(running, exit_codes, strict=True):
             job.process.wait()
-            write_state(job.run, folder, State(job.run.command, round(job.seconds, 1)))
-        for number, handler in before.items():
-            signal.signal(number, handler)
+            write_state(job.run, folder, State(job.run.command, round(job.seconds, 1), exit_code))
+
+
+def _terminate(job: Job) -> None:
+    """Send SIGTERM to a run and all that it has started, if they still exist."""
+    with suppress(ProcessLookupError):
+        os.killpg(job.process.pid, signal.SIGTERM)
 
 
 def _is_locked(folder: Path) -> bool:
