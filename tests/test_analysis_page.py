@@ -115,18 +115,18 @@ LAYERS = ["chance", "layer 0", "layer 1", "layer 2"]
                 Table(
                     "", "", [], {"Chico": {SAME: "no, yes"}, "Olivia": {SAME: "yes, no"}, "play": {SAME: "not tagged"}}
                 ),
-                one("", "play", dict(zip(LAYERS, [9.0, 30.0, 20.0, 25.0], strict=True))),
+                one("", "play", dict(zip(LAYERS, [9.0, 40.0, 20.0, 30.0], strict=True))),
             ],
             ["agrees", "agrees", "differs", "agrees"],
         ),
         (
             "wsd",
-            [one("", p.FOUR_SETS, {FIRST_SENSE: 66.2, "layer 1": 70.0, "layer 2": 67.0})],
+            [one("", p.FOUR_SETS, {FIRST_SENSE: 66.2, "layer 1": 70.0, "layer 2": 68.0})],
             ["agrees", "differs", "agrees"],
         ),
         (
             "wsd",
-            [one("", p.FOUR_SETS, {FIRST_SENSE: 66.5, "layer 1": 60.0, "layer 2": 64.0})],
+            [one("", p.FOUR_SETS, {FIRST_SENSE: 68.0, "layer 1": 60.0, "layer 2": 64.0})],
             ["differs", "agrees", "differs"],
         ),
         (

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -62,8 +63,8 @@ def check(command: str) -> None:
     """Fail if a line of shell has a program, a script, an extra or an option that doesn't exist."""
     for program, *arguments in parts(command):
         program = program.removeprefix(".venv/bin/")
-        if program in ("python", "torchrun") and "elmo" in arguments:
-            program, arguments = "elmo", arguments[arguments.index("elmo") + 1 :]
+        if program in ("python", "torchrun") and ("-m", "elmo") in (pairs := list(pairwise(arguments))):
+            program, arguments = "elmo", arguments[pairs.index(("-m", "elmo")) + 2 :]
         match program:
             case "elmo":
                 cli.main(arguments, prog_name="elmo", standalone_mode=False)

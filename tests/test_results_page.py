@@ -91,8 +91,8 @@ def rows(page: str) -> list[list[str]]:
 
 
 def test_figures_are_those_of_the_runs(results: ModuleType, make_record: Callable[..., None], tmp_path: Path) -> None:
-    """Computed by hand, 50 instead of 40 of 100 is a sixth of the errors, and the standard deviations of (39, 41) and
-    (48, 52) are 1.41 and 2.83."""
+    """Computed by hand, 50 instead of 40 of 100 is a sixth of the errors. The standard deviations of (39, 41) and
+    (48, 52) are 1.41 and 2.83, and that of the gains of the two seeds, (9, 11), is 1.41."""
     make_record("wnut/none", "ner", [39, 41])
     make_record("wnut/elmo", "ner", [48, 52], machine="another one")
     page = results.write_page(tmp_path)
@@ -100,7 +100,7 @@ def test_figures_are_those_of_the_runs(results: ModuleType, make_record: Callabl
     assert baseline[:6] == ["wnut", "ner", "baseline", "f1", "41.00 ± 1.41", "40.00 ± 1.41"]
     assert baseline[6:] == ["", "", "2", "1.50 ± 0.71", "(1)"]
     assert with_elmo[:6] == ["", "", "+ ELMo", "f1", "51.00 ± 2.83", "50.00 ± 2.83"]
-    assert with_elmo[6:] == ["**16.7 %** (+10.00, 3.5 sd)", "21.0 %", "2", "1.50 ± 0.71", "(2)"]
+    assert with_elmo[6:] == ["**16.7 %** (+10.00 ± 1.41)", "21.0 %", "2", "1.50 ± 0.71", "(2)"]
     assert "Machines: (1) a processor; (2) another one.\n" in page
     assert page.endswith("```console\nelmo task train ner --train 'a.x#40:,b.x' --set words.vectors=v.txt\n```\n")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ def peak_rss_mb(process: int | str = "self") -> int:
         return 0
     peak = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
     return int(peak[0]) >> 10 if peak else 0
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Return how long a function takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def machine() -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 Started again, the script skips what is finished, and continues what was stopped.
 
-    python benchmarks/experiments/little_text.py runs/ --only got fro san
+    python benchmarks/experiments/little_text.py runs/ --only got fro san hbo
     python benchmarks/experiments/little_text.py runs/ --only szeged-20k szeged-100k szeged-1M szeged --seeds 1
 
 For each set it makes the biLM first (`elmo task text`, `elmo prepare`, `elmo pretrain`), unless the plan names one that
 exists. Then it trains the tagger from several seeds, without the biLM and with it. Each step is a command of `elmo`
-and is printed. A record of each remains, from which `pages/little_text.py` writes its page. A step that has a record
-is not repeated, except that a biLM is made again if its folder is gone.
+and is printed. A record of each remains, from which `pages/little_text.py` writes its page. A tagger that has a
+record is not trained again. A biLM is only trained again if its folder is gone.
 """
 
 from __future__ import annotations
@@ -131,18 +131,20 @@ def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
     command = ["pretrain", str(corpus), str(bilm), "--heldout", str(heldout), *(arguments.pretrain or plan.pretrain)]
     record: Path = arguments.records / plan.name / "bilm" / f"{arguments.name}.json"
     is_known = is_recorded(command, record)
-    if not (is_known and bilm.exists()):
-        printed, megabytes = run([*command, "--json"])
+    printed, megabytes = run([*command, "--json"])  # trains nothing if the biLM is finished
+    result = json.loads(printed)
+    if not result["done"]:
+        raise SystemExit(f"{bilm}: stopped; run the same command again to continue")
+    if not is_known:  # the record of the run that the published figures come from stays
         facts = {
             "command": shown(["elmo", *command]),
             "machine": machine_name(torch.device("cpu")),
             "peak_mb": megabytes,
-            **json.loads(printed),
+            **result,
             "run": bilm.name,
         }
-        if not is_known:  # the record of the run that the published figures come from stays
-            record.parent.mkdir(parents=True, exist_ok=True)
-            write_all({record: lambda path: write_json(path, facts)})
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_all({record: lambda path: write_json(path, facts)})
     return str(bilm)
 
 

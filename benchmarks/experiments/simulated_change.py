@@ -75,13 +75,13 @@ def simulate(sentences: Sequence[list[str]], min_count: int, share: float, seed:
     words.sort(key=lambda word: (counts[1][word], word))
     # Neighbors in the order of frequency, so that about half of the merged uses are those of the other word.
     pairs = [words[start : start + 2] for start in range(0, len(words) - 1, 2)]
-    number = max(1, int(share * len(words)))
-    if number > len(pairs):
+    num_pairs = max(1, int(share * len(words)))
+    if num_pairs > len(pairs):
         raise ElmoError(
-            f"{len(words)} words have {min_count} uses in both periods, too few to merge {number} pairs; give more "
+            f"{len(words)} words have {min_count} uses in both periods, too few to merge {num_pairs} pairs; give more "
             "text, or a smaller --min-count or --share"
         )
-    chosen = random.choice(len(pairs), number, replace=False)
+    chosen = random.choice(len(pairs), num_pairs, replace=False)
     becomes: dict[str, str] = {}
     for number in chosen.tolist():
         kept, removed = random.permutation(pairs[number]).tolist()

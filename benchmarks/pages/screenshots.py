@@ -135,8 +135,8 @@ def prepare(folder: Path) -> None:
         shutil.copy(path, folder)
     letters = [path.read_text(encoding="utf-8") for path in sorted(LETTERS.glob("*.txt"))]
     uses = [line.split("\t")[2] for line in USES.read_text(encoding="utf-8").splitlines()]
-    text = ["index", *(path.name for path in sorted(LETTERS.glob("*.txt")))]
-    run = [*PYTHON, text[0], "en", *text[1:], "letters.index", "--tokenizer", "ptb", "--metadata", "dates.tsv"]
+    names = [path.name for path in sorted(LETTERS.glob("*.txt"))]
+    run = [*PYTHON, "index", "en", *names, "letters.index", "--tokenizer", "ptb", "--metadata", "dates.tsv"]
     subprocess.run(run, cwd=folder, check=True, capture_output=True)
     (folder / "letters.txt").write_text("".join([*letters, "\n".join(uses), "\n"]) * 10, encoding="utf-8")
     run = [*PYTHON, "prepare", "corpus", "letters.txt", "--tokenizer", "ptb"]

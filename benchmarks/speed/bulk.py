@@ -14,7 +14,6 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from elmo.text.reading import Reading, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import make_text
-from common.machine import report
+from common.machine import report, seconds_of
 from common.script import script
 
 WRITERS = {"h5": HDF5Writer, "npz": NpzWriter, "parquet": ParquetWriter}
@@ -88,7 +87,7 @@ def measure_writing(folder: Path, num_sentences: int, repeats: int) -> Iterator[
         seconds: list[float] = []
         for _ in range(repeats):
             with tempfile.TemporaryDirectory(dir=folder) as place:
-                seconds.append(_seconds(lambda place=place, run=run: run(Path(place))))
+                seconds.append(seconds_of(lambda place=place, run=run: run(Path(place))))
         yield {
             "name": f"write/{name}",
             "microseconds_per_sentence": round(1e6 * statistics.median(seconds) / num_sentences, 1),
@@ -127,7 +126,7 @@ def measure_whole(folder: Path, num_tokens: int, repeats: int) -> list[dict[str,
             run()
         for _ in range(repeats):
             for name, run in runs.items():
-                seconds[name].append(_seconds(run))
+                seconds[name].append(seconds_of(run))
     rates = {name: sum(map(len, text)) / statistics.median(values) for name, values in seconds.items()}
     return [
         {
@@ -139,14 +138,8 @@ def measure_whole(folder: Path, num_tokens: int, repeats: int) -> list[dict[str,
     ]
 
 
-def _seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
 def _median(run: Callable[[], object], repeats: int) -> float:
-    return statistics.median(_seconds(run) for _ in range(repeats))
+    return statistics.median(seconds_of(run) for _ in range(repeats))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 The weights are random, of the sizes `original` and `small` of the published models. The settings are `1`, one sentence
 a call; `32`, 32 sentences a call; `bulk`, a text whose types are mostly in the cache; and `bulk-cold`, its first pass.
 The ratio compares with the plain implementation at the same setting. In bulk, that one has batches of 1, 8 or 32
-sentences, whichever is fastest, and reads the text once.
+sentences, whichever is fastest for 32 sentences. All speeds are medians of the repeats.
 
 `roofline_share` is the speed of the LSTMs' products, if they took all the time, divided by the speed that products of
 large matrices reach in the same run and precision. Each size and precision is measured in a process of its own, whose
@@ -20,7 +20,7 @@ import json
 import statistics
 import subprocess
 import sys
-import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from elmo.pretrain.recipe import load_pretraining_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text, read_text
-from common.machine import peak_rss_mb, report
+from common.machine import peak_rss_mb, report, seconds_of
 from common.script import script
 from common.sizes import RECIPES
 
@@ -68,26 +68,25 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
         "32": lambda: embedder.embed(texts["32"], batch_size=32),
         "bulk": lambda: embedder.embed(text),
     }
-    embedder.embed([["packs", "the", "weights"]])
-    cold = _seconds(runs["bulk"])
     for run in runs.values():
         run()
     peak = peak_rss_mb()
     bilm = _make(config).to(device)
     plain = PlainElmo(bilm.state_dict(), config)
     difference = _difference(embedder, plain, texts["1"])  # this also warms the plain implementation up
-    rates: dict[str, list[float]] = {name: [] for name in [*runs, "plain 1", "plain 32", "products"]}
+    best = min((1, 8, 32), key=lambda size: seconds_of(lambda: _embed_plainly(plain, texts["32"], size)))
+    rates: defaultdict[str, list[float]] = defaultdict(list)
     for _ in range(arguments.repeats):
-        for name in ("1", "32"):
-            seconds = _seconds(lambda name=name: _embed_plainly(plain, texts[name], int(name)))
+        for name, batch_size in {"1": 1, "32": 32, "bulk": best}.items():
+            seconds = seconds_of(lambda name=name, size=batch_size: _embed_plainly(plain, texts[name], size))
             rates[f"plain {name}"].append(_num_tokens(texts[name]) / seconds)
         for name, run in runs.items():
-            rates[name].append(_num_tokens(texts[name]) / _seconds(run))
+            rates[name].append(_num_tokens(texts[name]) / seconds_of(run))
+        new = Embedder(Model(_make(config)), device=device, precision=precision)  # it has met no word yet
+        new.embed([["packs", "the", "weights"]])
+        rates["bulk-cold"].append(_num_tokens(text) / seconds_of(lambda new=new: new.embed(text)))
         rates["products"].append(_products_per_second(precision, device))
     median = {name: statistics.median(values) for name, values in rates.items()}
-    best = min((1, 8, 32), key=lambda size: _seconds(lambda: _embed_plainly(plain, texts["32"], size)))
-    plain_seconds = _seconds(lambda: _embed_plainly(plain, text, best))
-    median |= {"bulk-cold": _num_tokens(text) / cold, "plain bulk": _num_tokens(text) / plain_seconds}
     shared = {
         "peak_rss_mb": peak,
         "weights_mb": sum(parameter.numel() for parameter in bilm.parameters()) * 4 >> 20,
@@ -130,12 +129,6 @@ def _num_tokens(text: Text) -> int:
     return sum(map(len, text))
 
 
-def _seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
 def _operations(config: BiLMConfig) -> int:
     """Return the number of multiplications and additions of the LSTMs for a token."""
     lstm = config.lstm
@@ -158,7 +151,7 @@ def _products_per_second(precision: str, device: torch.device) -> float:
 
 
 def _median_seconds(run: Callable[[], object]) -> float:
-    return statistics.median([_seconds(run) for _ in range(7)][2:])
+    return statistics.median([seconds_of(run) for _ in range(7)][2:])
 
 
 def _difference(embedder: Embedder, plain: PlainElmo, text: Text) -> float:

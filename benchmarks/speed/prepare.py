@@ -54,11 +54,11 @@ def write_text(path: Path, size: int) -> None:
     random = np.random.default_rng(0)
     with path.open("wb") as file:
         while file.tell() < size:
-            file.write(make_text(random, 1 << 18))
+            file.write(make_lines(random, 1 << 18))
 
 
-def make_text(random: np.random.Generator, num_words: int) -> bytes:
-    """Make a text of `num_words` words. A word is its rank, written with at least three of 26 letters as digits."""
+def make_lines(random: np.random.Generator, num_words: int) -> bytes:
+    """Make lines of `num_words` words. A word is its rank, written with at least three of 26 letters as digits."""
     ranks = np.minimum(random.zipf(1.35, num_words), 26**MAX_LETTERS // 2) + 26**2
     characters = np.zeros((num_words, MAX_LETTERS + 2), np.uint8)
     for place in range(MAX_LETTERS):

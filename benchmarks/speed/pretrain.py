@@ -81,7 +81,7 @@ def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: 
     device = run.processes.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    plain = PlainTrainer(run.objective.state_dict(), run.recipe)
+    plain = None if arguments.as_recipe else PlainTrainer(run.objective.state_dict(), run.recipe)
     before = large_product_speed(device, PRODUCTS[precision])
     # One after the other, not in turn: each would have to allocate again what it frees for the other.
     found, ours, operations = train(run.train_on, recipe, corpus, device, num_steps)
@@ -94,9 +94,10 @@ def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: 
         "gflops_per_second": round(statistics.median(operations[2:]) / seconds / 1e9),
         "large_products_gflops_per_second": round(large / 1e9),
         "roofline_share": round(statistics.median(operations[2:]) / seconds / large, 3),
+        "peak_rss_mb": peak_rss_mb(),  # with the weights of the plain implementation, which has not trained yet
         **({} if device.type == "cpu" else {"peak_device_mb": torch.cuda.max_memory_allocated() >> 20}),
     }
-    if arguments.as_recipe:
+    if plain is None:
         return result
     expected, theirs, _ = train(lambda batch: [plain.step(batch)], recipe, corpus, device, num_plain)
     plain_seconds = statistics.median(theirs[2:])
@@ -192,8 +193,8 @@ def main() -> None:
             for size in arguments.sizes
             for precision in arguments.precisions
         ]
-    if len(results) == 1:  # the peak of several results would be that of the largest one so far
-        results[0]["peak_rss_mb"] = peak_rss_mb()
+    for result in results[1:]:
+        del result["peak_rss_mb"]  # it may be that of a result before it
     report(results, arguments.json)
 
 
