@@ -1,6 +1,6 @@
 """Writes simple Latin: sentences of a small grammar, with a part of speech, features and a lemma for each word.
 
-The notebook tagger.ipynb takes its raw text and its treebank from here, so that it needs no data of others. The grammar
+The notebook tagger.ipynb takes its raw text and its treebank from here, so that it needs no other data. The grammar
 knows two declensions of nouns and adjectives and two conjugations of verbs. Its forms are as ambiguous as in real
 Latin: "puellae" is one girl's, to one girl, or several girls, and only the sentence tells which.
 """

@@ -264,8 +264,8 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise ElmoError(
-            f"tokenizer spacy:{language}: spaCy has no tokenizer for {language!r} ({reason}); use spacy:xx for "
-            "languages that it does not support"
+            f"tokenizer spacy:{language}: spaCy has no tokenizer for {language!r} ({reason}); use words, which has "
+            "rules for any language"
         ) from None
 
     def tokenize(sentence: str) -> list[str]:
