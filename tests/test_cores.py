@@ -100,6 +100,7 @@ def fresh_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     module = importlib.util.module_from_spec(devices.__spec__)
     devices.__spec__.loader.exec_module(module)
     monkeypatch.setattr(module, "bound_cores", lambda: 4)
+    monkeypatch.setattr(module, "physical_cores", lambda: 4)
     monkeypatch.setattr(module, "available_cores", lambda: 1)
     monkeypatch.setattr(module, "used_threads", lambda: None)  # another test may have chosen a number
     before = torch.get_num_threads()
@@ -130,6 +131,15 @@ def test_torch_keeps_to_the_quota_unless_somebody_chose_a_number(
     torch.set_num_threads(2)
     fresh_devices.find_device("cpu")
     assert torch.get_num_threads() == 2
+
+
+def test_torch_keeps_to_the_quota_where_it_has_a_thread_for_each_physical_core(
+    fresh_devices: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch with MKL starts no more, even if each core can run two threads."""
+    monkeypatch.setattr(fresh_devices, "bound_cores", lambda: 8)
+    fresh_devices.find_device("cpu")
+    assert torch.get_num_threads() == 1
 
 
 def test_threads_of_one_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def available_cores(root: Path = _ROOT) -> int:
 
 
 def bound_cores() -> int:
-    """Return how many cores this process is bound to. Torch starts with this many threads."""
+    """Return how many cores this process is bound to. Torch starts with this many threads, or `physical_cores`."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

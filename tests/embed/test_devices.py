@@ -17,7 +17,7 @@ import torch
 
 from bridge import make_model
 from elmo import formats
-from elmo.embed import Embedder, load
+from elmo.embed import Embedder, load, parallel
 from elmo.embed.handover import pack, unpack
 from elmo.embed.parallel import WINDOWS_PER_DEVICE, ParallelEmbedder
 from elmo.errors import ElmoError
@@ -237,7 +237,7 @@ def test_gpus_are_taken_by_their_numbers(monkeypatch) -> None:
 def test_arrays_are_handed_over_and_their_memory_is_freed(monkeypatch) -> None:
     """Arrays, empty ones among them, are handed over both with memory files and on systems that have none."""
     arrays = [np.random.default_rng(0).random((2, length, 3)).astype(np.float32) for length in (4, 0, 1)]
-    parcel = pack(arrays)
+    parcel = pack(arrays, 1)
     if parcel.arrays is None:
         size = lambda: os.stat(f"/proc/{parcel.pid}/fd/{parcel.number}").st_size  # noqa: E731, PTH116
         assert size() == sum(array.nbytes for array in arrays)
@@ -246,12 +246,38 @@ def test_arrays_are_handed_over_and_their_memory_is_freed(monkeypatch) -> None:
     else:
         handed = unpack(parcel)
     monkeypatch.delattr(os, "memfd_create", raising=False)
-    for got in (handed, unpack(pack(arrays))):
+    for got in (handed, unpack(pack(arrays, 1))):
         for one, other in zip(got, arrays, strict=True):
             np.testing.assert_array_equal(one, other)
 
 
-def test_few_memory_files_stay_open(monkeypatch) -> None:
-    monkeypatch.setattr("elmo.embed.handover.KEPT", 3)
-    numbers = {pack([]).number for _ in range(20)}
+def test_few_memory_files_stay_open() -> None:
+    numbers = {pack([], 3).number for _ in range(20)}
     assert len(numbers) <= 5, "numbers of files are used again"
+
+
+def test_all_parcels_that_may_wait_can_be_read() -> None:
+    """A slow device keeps the parcels of a fast one waiting."""
+    parcels = [pack([np.full(3, number, np.float32)], 20) for number in range(20)]
+    assert [unpack(parcel)[0].tolist() for parcel in parcels] == [[number] * 3 for number in range(20)]
+
+
+def test_a_process_keeps_all_windows_that_may_be_on_the_way(tmp_path: Path, monkeypatch) -> None:
+    """While the first device of ten is slow, the others may have all other windows, and none of these is lost."""
+    sent: list[tuple[Any, ...]] = []
+
+    class Slow:
+        def __init__(self, device: str) -> None:
+            self.device = device
+
+        def submit(self, call: Any, *arguments: Any) -> None:
+            sent.append(arguments)
+            raise ElmoError("enough")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(parallel, "_Worker", Slow)
+    with pytest.raises(ElmoError, match="enough"):
+        ParallelEmbedder(tmp_path, ["cpu"] * 10)
+    assert sent[0][-1] == 10 * WINDOWS_PER_DEVICE

@@ -6,6 +6,7 @@ import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,6 +131,14 @@ def test_carried_state_lives_across_calls_until_reset(folder: Path) -> None:
     assert_same(one_by_one, both)
     embedder.reset_state()
     assert_same(embedder.embed([["a"]], state="carry"), embedder.embed([["a"]]))
+
+
+@pytest.mark.parametrize("layers", ["token", 0, [1.0, 0.0, 0.0]])
+def test_layer_0_alone_carries_the_state_too(folder: Path, layers: Any) -> None:
+    embedder, other = (Embedder(formats.load(folder)) for _ in range(2))
+    found = embedder.embed([["a"]], layers=layers, state="carry")
+    assert_same(found, [array[0] for array in other.embed([["a"]], layers="all", state="carry")])
+    assert_same(embedder.embed([["b"]], state="carry"), other.embed([["b"]], state="carry"), atol=0)
 
 
 def test_a_call_from_zeros_leaves_the_carried_state(folder: Path) -> None:

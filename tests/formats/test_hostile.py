@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -586,11 +587,44 @@ def test_a_zip_table_without_end(name: str, tmp_path: Path) -> None:
     assert_refused(folder / name, name, "contains more files than")
 
 
-def test_a_zip_archive_of_a_rare_kind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_zip_of_a_rare_kind(method: int, tmp_path: Path) -> None:
     """Some compression methods can ask for any amount of memory."""
-    with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_LZMA) as archive:
+    with zipfile.ZipFile(tmp_path / "model.zip", "w", method) as archive:
         archive.writestr("options.json", b"{}")
     assert_refused(tmp_path / "model.zip", "model.zip", "'options.json' has a rare compression method")
+    source = write_state(tmp_path / "model", {"x": torch.ones(3)})
+    with zipfile.ZipFile(source / "weights.th", "a", method) as archive:
+        archive.writestr("weights/data/1", b"x")
+    assert_refused(source, "weights.th", "rare compression method")
+
+
+def test_a_record_that_unpacks_to_more_than_it_says(tmp_path: Path) -> None:
+    """Python reads 1,000 bytes of these 400 MB, but may unpack all of them to do so."""
+    source = write_state(tmp_path / "model", {"x": torch.ones(3)})
+    zeros = zipfile.ZipInfo("weights/data.pkl")
+    with zipfile.ZipFile(source / "weights.th", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zeros, bytes(4 * MEMORY), zipfile.ZIP_DEFLATED)
+    data = bytearray((source / "weights.th").read_bytes())
+    size, checksum = (4 * MEMORY).to_bytes(4, "little"), zeros.CRC.to_bytes(4, "little")
+    assert (data.count(size), data.count(checksum)) == (2, 2)
+    claimed = zlib.crc32(bytes(1_000)).to_bytes(4, "little")
+    data = data.replace(size, (1_000).to_bytes(4, "little")).replace(checksum, claimed)
+    (source / "weights.th").write_bytes(data)
+    assert_refused(source, "weights.th", "damaged")
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True, "fletcher32": True}])
+def test_a_chunk_that_unpacks_to_more_than_its_shape(options: dict[str, bool], folder: Path) -> None:
+    """HDF5 unpacks a chunk to its end, whatever its size should be."""
+    with h5py.File(folder / WEIGHTS_FILE, "r+") as file:
+        numbers = file["char_embed"][:]
+        del file["char_embed"]
+        file.create_dataset("char_embed", data=numbers, chunks=numbers.shape, compression="gzip", **options)
+    assert formats.load(folder).origin
+    with h5py.File(folder / WEIGHTS_FILE, "r+") as file:
+        file["char_embed"].id.write_direct_chunk((0, 0), zlib.compress(bytes(4 * MEMORY)))
+    assert_refused(folder, WEIGHTS_FILE, "'char_embed': the chunk at (0, 0) unpacks to more than its shape holds")
 
 
 @pytest.mark.parametrize("kind", ["folders", "facts", "facts of all", "holes"])

@@ -48,6 +48,21 @@ def test_all_layers_match_the_oracle(variant: str, dtype: torch.dtype, tolerance
     assert_states(after, state_of(states, dtype), tolerance)
 
 
+def test_two_losses_of_one_batch_add_their_gradients() -> None:
+    """Each has a backward pass of its own, which must not write over the gradients of the other."""
+    bilm, _ = build("base", torch.float32)
+    layers, _ = bilm(*batch_of(SENTENCES))
+    losses, parameters = (layers[0, 0, 1].sum(), layers[-1, 0, 2].square().sum()), list(bilm.parameters())
+    wanted = torch.autograd.grad(losses[0] + losses[1], parameters, retain_graph=True)
+    first = torch.autograd.grad(losses[0], parameters, retain_graph=True, materialize_grads=True)
+    kept = [gradient.clone() for gradient in first]
+    for loss in losses:
+        loss.backward(retain_graph=True)
+    for parameter, gradient, copy, whole in zip(parameters, first, kept, wanted, strict=True):
+        assert torch.equal(gradient, copy)
+        torch.testing.assert_close(parameter.grad, whole)
+
+
 @pytest.mark.gpu
 def test_the_gpu_gives_the_same() -> None:
     """Layers, state and gradients agree in float64, in which the GPU's sums differ by rounding alone."""

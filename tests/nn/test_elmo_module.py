@@ -384,6 +384,29 @@ def test_state_carried_from_inference_mode_can_be_trained_on() -> None:
     outputs(module, ids_of(SENTENCES))[0][0].sum().backward()
 
 
+def test_a_carried_state_follows_the_type_of_the_weights() -> None:
+    bilm, _ = build()
+    module = make(bilm, 1, stateful=True)
+    module(ids_of(SENTENCES))
+    found, _ = outputs(module.float(), ids_of(SENTENCES))
+    assert found[0].dtype == torch.float32
+
+
+def test_words_are_cached_for_weights_made_in_inference_mode() -> None:
+    with torch.inference_mode():
+        bilm, _ = build()
+        module = make(bilm, 1, dropout=0.0, word_characters=word_characters())
+        (found,) = module(torch.empty(0), WORD_IDS)["elmo_representations"]
+        (wanted,) = module(ids_of(SENTENCES))["elmo_representations"]
+    torch.testing.assert_close(found, wanted, atol=1e-12, rtol=0)
+
+
+def test_ids_are_whole_numbers() -> None:
+    bilm, _ = build()
+    with pytest.raises(ElmoError, match=r"inputs: expected whole numbers, the ids of characters, found torch\.float32"):
+        make(bilm, 1)(ids_of(SENTENCES).float())
+
+
 def test_words_of_another_width_are_refused(tiny_config: Callable[..., BiLMConfig]) -> None:
     """Words that `batch_to_ids` cut shorter than the model reads them would silently get other vectors."""
     config = tiny_config()

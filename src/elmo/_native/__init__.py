@@ -11,7 +11,7 @@ for the best instruction set of the CPU. `available()` tells what this machine c
 - "float32": results differ from other float32 code by rounding only.
 - "bf16": the operands of products are rounded to bfloat16; all else is float32.
 - "int8": weights are rounded to 8 bits with one scale per output, the other operand with one scale per row and step.
-  Without VNNI, x86 gets by with fewer steps, so that sums fit 16 bits (see `Int8` in `kernel_body.h`).
+  Without VNNI, x86 rounds to fewer levels, so that sums fit 16 bits (see `Int8` in `kernel_body.h`).
 
 Several threads may use an object at the same time, because weights are only read and the GIL is released. This is the
 best way to use two cores, one for each direction of a biLM. The threads of a single call (`num_threads`) wait for each

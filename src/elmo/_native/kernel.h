@@ -158,7 +158,7 @@ struct WindowsCall {
     uint8_t* places;  // (rows, filters): the first places of the maxima, which training also wants; otherwise null
 };
 
-// Its backward pass for one filter width, for some blocks of FILTERS_AT_ONCE filters.
+// The backward pass of these maxima for one filter width, for some blocks of FILTERS_AT_ONCE filters.
 constexpr size_t FILTERS_AT_ONCE = 64;
 
 struct WindowsBackwardCall {
@@ -179,7 +179,7 @@ struct HighwayCall {
     float* out;             // may be x
 };
 
-// Its backward pass, except for the products. The gradient of the bias is added to memory of each thread.
+// The backward pass of a highway, except for the products. The gradient of the bias is added to memory of each thread.
 struct HighwayBackwardCall {
     size_t size;
     bool bf16;

@@ -170,9 +170,9 @@ class Embedder(SentenceEmbedder):
         self, vectors: NDArray[np.float32], batch: PackedBatch, options: EmbeddingOptions, before: States | None
     ) -> tuple[NDArray[np.float32], States | None]:
         """Compute the requested layers of a batch, (tokens, D) or (L+1, tokens, D), and the state after it."""
-        if options.weights is None or any(options.weights[1:]):
+        if options.carry or options.weights is None or any(options.weights[1:]):
             return self.engine.run(vectors, batch, options.weights, before)
-        # Layer 0 alone needs no LSTM, so a carried state stays as it is. Both directions read the same layer 0.
+        # Layer 0 alone needs no LSTM, unless its state is to be carried. Both directions read the same layer 0.
         layer = vectors[batch.tokens[batch.inner]] * np.float32(options.weights[0])
         return np.concatenate([layer] * (2 if self.config.bidirectional else 1), axis=1), before
 

@@ -27,8 +27,8 @@ Precision = Literal["float32", "bf16", "float16", "int8", "auto"]
 - `"bf16"`: rounds the operands of products to bfloat16.
 - `"float16"`: rounds the operands of products to float16. GPUs only.
 - `"int8"`: rounds weights to 8 bits with one scale per output, and the inputs of LSTM layers and their recurrences to
-  8 bits with one scale per row; with x86 processors that lack VNNI, to half a bit less. Processors with the native
-  module only. The char encoder runs in bf16.
+  8 bits with one scale per row. On x86 processors without VNNI, both are rounded half a bit more coarsely. Processors
+  with the native module only. The char encoder runs in bf16.
 - `"auto"`: bf16 if that is faster in bulk; otherwise float32. It is faster on GPUs that have it and, with the native
   module, on processors with AMX and on AMD's with AVX-512 BF16.
 """

@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
-KEPT = 16
-"""Number of memory files that a process keeps open: more than are ever waiting to be read by another process, which are
-two (`parallel.WINDOWS_PER_DEVICE`). There may be no room for many, since a process can open a few hundred files."""
-
 _open_files: deque[int] = deque()
+"""The memory files of this process that may be waiting to be read by another process, the oldest first."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +31,20 @@ class Parcel:
     shapes: Sequence[tuple[int, ...]] = ()
 
 
-def pack(arrays: list[Array]) -> Parcel:
-    """Prepare arrays for another process, which must `unpack` them while this process is alive."""
+def pack(arrays: list[Array], num_waiting: int) -> Parcel:
+    """Prepare arrays for another process, which must `unpack` them while this process is alive.
+
+    Args:
+        arrays: The arrays.
+        num_waiting: How many parcels of this process, this one among them, may be waiting to be unpacked. The memory of
+            older ones is freed.
+    """
     if not hasattr(os, "memfd_create"):
         return Parcel(arrays)
     # The file has no name in the file system, so nothing is left behind if a process is killed.
     number = os.memfd_create("elmo")
     _open_files.append(number)
-    if len(_open_files) > KEPT:
+    while len(_open_files) > num_waiting:
         os.close(_open_files.popleft())
     for array in arrays:
         _write(number, array)

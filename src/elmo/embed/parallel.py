@@ -29,7 +29,8 @@ from elmo.text.parallel import start_worker
 T = TypeVar("T")
 
 WINDOWS_PER_DEVICE = 2
-"""Number of windows that each device is given at a time: one to work on, and one that waits there."""
+"""Number of windows on the way for each device: one to work on, and one that waits there. While a slow device works on
+the window that is read next, the others may have more of them, up to all."""
 
 
 class _LoadedModel(NamedTuple):
@@ -75,7 +76,8 @@ class ParallelEmbedder(SentenceEmbedder):
         threads = max(1, num_threads() // max(1, gpus.count(None)))
         self._workers = [_Worker(device) for device in devices]
         try:
-            starts = [w.submit(_start, source, w.device, precision, threads) for w in self._workers]
+            on_the_way = WINDOWS_PER_DEVICE * len(devices)
+            starts = [w.submit(_start, source, w.device, precision, threads, on_the_way) for w in self._workers]
             facts = [worker.wait(start) for worker, start in zip(self._workers, starts, strict=True)]
             if len({(fact.fingerprint, fact.precision) for fact in facts}) > 1:
                 raise ElmoError(f"devices: {', '.join(devices)} compute in different precisions; name one precision")
@@ -215,9 +217,13 @@ class _Worker:
 _embedder: Embedder | None = None
 """The embedder of this process, if it is the process of a device."""
 
+_on_the_way = 0
+"""How many windows of this process may be waiting to be read."""
 
-def _start(source: str | Path, device: str, precision: Precision, threads: int) -> _LoadedModel:
-    global _embedder
+
+def _start(source: str | Path, device: str, precision: Precision, threads: int, on_the_way: int) -> _LoadedModel:
+    global _embedder, _on_the_way
+    _on_the_way = on_the_way
     use_threads(threads)
     _embedder = load(source, device=prepare_device(device), precision=precision)
     own = _embedder.fingerprint, _embedder.warm_fingerprint
@@ -227,7 +233,7 @@ def _start(source: str | Path, device: str, precision: Precision, threads: int) 
 
 def _embed(window: list[Sentence], options: EmbeddingOptions) -> Parcel:
     assert _embedder is not None
-    return pack(_embedder.embed_window(window, options))
+    return pack(_embedder.embed_window(window, options), _on_the_way)
 
 
 def _reset_state() -> None:

@@ -50,8 +50,8 @@ class TypeCache:
     ) -> None:
         self.encode, self._stored = encode, stored
         self._width = width
-        self._room = max(1, num_bytes // (4 * width + _ENTRY_BYTES) // 2)
-        self._young, self._old = _Generation(self._room, width), _Generation(0, width)
+        self._generation_size = max(1, num_bytes // (4 * width + _ENTRY_BYTES) // 2)
+        self._young, self._old = _Generation(self._generation_size, width), _Generation(0, width)
         self._lock = threading.Lock()
 
     @property
@@ -90,10 +90,10 @@ class TypeCache:
 
     def _keep(self, words: Sequence[str], vectors: Array) -> None:
         kept = [index for index, word in enumerate(words) if len(word) <= LONGEST]
-        for start in range(0, len(kept), self._room):
-            chosen = kept[start : start + self._room]
+        for start in range(0, len(kept), self._generation_size):
+            chosen = kept[start : start + self._generation_size]
             if self._young.room < len(chosen):
-                self._young, self._old = _Generation(self._room, self._width), self._young
+                self._young, self._old = _Generation(self._generation_size, self._width), self._young
             self._young.add([words[index] for index in chosen], vectors[chosen])
 
 

@@ -36,8 +36,9 @@ _FACTS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, t
 _LONGEST_FACTS = 1 << 13
 """In bytes: the longest header of these types, which hold a long name or other facts about later entries."""
 
-_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
-"""The accepted compression methods of a zip. Others (LZMA) take as much memory as the file asks for."""
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""The accepted compression methods of a zip. The others, bzip2 and LZMA, take as much memory as the file asks for:
+`zipfile` unpacks all that they make of a megabyte at once."""
 
 _FINDER = "__MACOSX"
 """A folder of metadata that macOS adds to its archives."""
@@ -174,7 +175,7 @@ def _zip_entries(path: Path) -> Iterator[_Entry]:
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
         for entry in archive.infolist():  # checks every entry before anything is written
             _safe_name(path, entry.filename)
-            if entry.compress_type not in _PACKINGS:
+            if entry.compress_type not in PACKINGS:
                 raise ElmoError(
                     f"{path}: {entry.filename!r} has a rare compression method; pack the files again as an ordinary zip"
                 )

@@ -117,7 +117,9 @@ def fetch(name: str, addresses: Mapping[str, str]) -> Path:
                 verified.add(file)  # its checksum was just computed
     files = (_read_record(folder) or {"files": {}})["files"]
     for file in (file for file in addresses if file not in verified):
-        if digest_of(folder / file) != files.get(file, {}).get("sha256"):
+        if file not in files:
+            raise ElmoError(f"{folder / file}: has no checksum in {_RECORD}; remove {folder} and load the model again")
+        if digest_of(folder / file) != files[file]["sha256"]:
             raise ElmoError(
                 f"{folder / file}: has changed since it was downloaded; remove it (elmo models --remove {name}) and "
                 "load it again"
@@ -188,7 +190,7 @@ def _facts(part: Path, address: str, known: Mapping[str, Any] | None) -> dict[st
         part.unlink()
         raise ElmoError(
             f"{address}: is not the file that it was on {known['date'][:10]} (SHA-256 {facts['sha256']} instead of "
-            f"{known['sha256']}); if its publisher replaced it, remove {part.with_name(_RECORD)} and load it again"
+            f"{known['sha256']}); if its publisher replaced it, remove {part.parent} and load it again"
         )
     return facts | {"date": known["date"]}
 

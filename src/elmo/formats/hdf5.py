@@ -7,11 +7,12 @@ the file systems of some clusters do not have them.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from io import FileIO
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,8 +32,14 @@ SUFFIXES = (".hdf5", ".h5")
 _MOST_PARTS, _DEEPEST = 4_000, 16
 """The most groups and data sets in a file, and the deepest nesting. A biLM has about 30 of them, nested 5 deep."""
 
-_DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, SystemError)
-"""The errors that h5py may raise for a file with a broken inside."""
+_DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, SystemError, zlib.error)
+"""The errors that reading a file with a broken inside may raise."""
+
+_DEFLATE, _SHUFFLE, _FLETCHER32, _LZF = 1, 2, 3, 32_000
+"""The numbers by which HDF5 knows the accepted filters of chunks."""
+
+_CHECKSUM = 4
+"""In bytes: what the filter fletcher32 adds to a chunk."""
 
 
 @contextmanager
@@ -202,6 +209,23 @@ def get_inside(file: h5py.File, path: Path, name: str) -> object:
     return item
 
 
+def _check_chunks(dataset: h5py.Dataset, where: str) -> None:
+    """Refuse chunks that unpack to more than their shape holds. HDF5 would unpack them to their end."""
+    plan, chunks = dataset.id.get_create_plist(), dataset.chunks
+    filters = {plan.get_filter(number)[0] for number in range(plan.get_nfilters())}
+    if filters - {_DEFLATE, _SHUFFLE, _FLETCHER32, _LZF}:
+        raise ElmoError(f"{where}: has a rare compression method; store it with gzip")
+    if chunks is None or _DEFLATE not in filters:  # LZF makes at most 88 bytes of one
+        return
+    most = math.prod(chunks) * dataset.dtype.itemsize + _CHECKSUM
+    starts = (range(0, size, step) for size, step in zip(dataset.shape, chunks, strict=True))
+    for start in product(*starts):
+        if dataset.id.get_chunk_info_by_coord(start).byte_offset is not None:
+            _, packed = dataset.id.read_direct_chunk(start)
+            if len(zlib.decompressobj().decompress(packed, most + 1)) > most:
+                raise ElmoError(f"{where}: the chunk at {start} unpacks to more than its shape holds; is it damaged?")
+
+
 def _read(file: h5py.File, path: Path, name: str) -> NDArray[np.float32]:
     where = f"{path}: data set '{name}'"
     try:
@@ -210,6 +234,7 @@ def _read(file: h5py.File, path: Path, name: str) -> NDArray[np.float32]:
             raise ElmoError(f"{where}: contains {dataset.dtype}, not numbers")
         if math.prod(dataset.chunks or ()) * dataset.dtype.itemsize > room(path.stat().st_size):
             raise ElmoError(f"{where}: its chunks of shape {dataset.chunks} are larger than this file can hold")
+        _check_chunks(dataset, where)
         return np.asarray(dataset, dtype=np.float32)
     except ElmoError:
         raise

@@ -192,7 +192,7 @@ def _read_list(path: Path, num_rows: int) -> dict[str, int]:
         *before, last = line.strip().split("\t")
         if len(before) > 1 or not (last.isascii() and last.isdigit()) or len(last) > 9 or int(last) >= num_rows:
             raise ElmoError(
-                f"{path}, line {number}: expected a token, a tab and an id below {num_rows}, found {line!r}"
+                f"{path}, line {number}: expected a token, a tab and an id below {num_rows}, found {shown(line)}"
             )
         if number > 2 * num_rows:
             raise ElmoError(

@@ -351,7 +351,7 @@ def save_native(
     writers |= (
         description_writers(model, folder, figures or {}, metadata)
         if with_card
-        else figure_writers(folder, model.figures)
+        else figure_writers(folder, model.figures if figures is None else figures)
     )
     write_all(writers, optional=(folder / name for name in (SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, FACTS)))
 

@@ -174,7 +174,7 @@ def _load_file(path: Path, with_softmax: bool) -> Model:
     if is_archive(path):
         with unpacked(path) as folder:
             model = _load_folder(folder, with_softmax, is_named=False)
-            model.types = None  # they are mapped from a file that is about to be removed
+            model.types = model.vocabulary_file = None  # they are in files that are about to be removed
         model.origin = f"archive: {path.name} holds {model.origin}"
         return model
     raise ElmoError(f"{path}: not a model, or not a complete one; expected {READS}")

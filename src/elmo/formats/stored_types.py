@@ -53,13 +53,15 @@ class StoredTypes:
         """Put V distinct words in order and round their vectors (V, P).
 
         Raises:
-            ElmoError: If a number is too large for float16.
+            ElmoError: If a number is too large for float16, or is not finite.
         """
         encoded = [_encode(word) for word in words]
         keys = _checksums(encoded)
         order = np.argsort(keys, kind="stable").tolist()
         with np.errstate(over="ignore"):
             rows = vectors[order].astype(storage)
+        if not np.isfinite(vectors).all():
+            raise ElmoError("the model's token vectors are not finite: its weights are damaged; get the model again")
         if not np.isfinite(rows).all():
             raise ElmoError(f"the model's token vectors have numbers that do not fit into {storage}; use float32")
         ends = np.cumsum([len(encoded[index]) for index in order], dtype=np.uint32)

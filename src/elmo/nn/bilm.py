@@ -231,9 +231,9 @@ def first_rows(state: BiLMState, batch_size: int) -> BiLMState:
     )
 
 
-def to_device(state: BiLMState, device: torch.device) -> BiLMState:
-    """Return the same state on `device`."""
-    return tuple(LSTMState(*(part.to(device) for part in direction)) for direction in state)
+def to_device(state: BiLMState, device: torch.device, dtype: torch.dtype | None = None) -> BiLMState:
+    """Return the same state on `device`, and of type `dtype` if that is given."""
+    return tuple(LSTMState(*(part.to(device, dtype) for part in direction)) for direction in state)
 
 
 def repeat_row(state: BiLMState, batch_size: int) -> BiLMState:

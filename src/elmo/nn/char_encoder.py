@@ -109,9 +109,9 @@ class CharEncoder(nn.Module):
         # Types are sorted by length, so that those of a block need about the same number of windows.
         lengths = word_lengths(characters)
         order = lengths.argsort(stable=True)
-        memory = memory or [LayerMemory() for _ in range(1 + len(self.highways))]
-        x = self.filters().convolve(characters[order].long(), lengths[order], memory[0])
-        for highway, part in zip(self.highways, memory[1:], strict=True):
+        first, *others = memory or [None] * (1 + len(self.highways))
+        x = self.filters().convolve(characters[order].long(), lengths[order], first)
+        for highway, part in zip(self.highways, others, strict=True):
             x = highway(x, part)
         x = x if self.projection is None else self.projection(x).type_as(x)
         # Back into the given order, by a look-up: the backward pass of indexing adds in any order, so a resumed run
@@ -259,7 +259,7 @@ class _NativeFeatures(torch.autograd.Function):
         tables, biases = weights[: len(weights) // 2], weights[len(weights) // 2 :]
         ctx.activation = "tanh" if activation is torch.tanh else "relu"
         out = memory.take("out", (len(characters), sum(map(len, biases))), tables[0])
-        ctx.offsets, ctx.memory = [0, *accumulate(map(len, biases))], memory
+        ctx.offsets = [0, *accumulate(map(len, biases))]
         places: list[Tensor] = []
         for number, (table, bias, offset) in enumerate(zip(tables, biases, ctx.offsets, strict=False)):
             places.append(memory.take(f"places_{number}", (len(characters), len(bias)), table, torch.uint8))

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import torch
 
-from elmo.cores import available_cores, bound_cores
+from elmo.cores import available_cores, bound_cores, physical_cores
 from elmo.errors import ElmoError
 from elmo.nn.processor import THREAD_VARIABLES, used_threads
 
@@ -61,7 +61,10 @@ def _keep_to_quota() -> None:
     """
     if (chosen := used_threads()) is not None:
         torch.set_num_threads(chosen)
-    elif not any(name in os.environ for name in THREAD_VARIABLES) and torch.get_num_threads() == bound_cores():
+    elif not any(name in os.environ for name in THREAD_VARIABLES) and torch.get_num_threads() in (
+        bound_cores(),
+        physical_cores(),
+    ):
         torch.set_num_threads(available_cores())
 
 

@@ -148,8 +148,9 @@ class ElmoModule(nn.Module):
             batch_size: The number of rows, B.
             run: Computes the layers and the state after them, given the state before them.
         """
-        # The state is not a buffer, so it does not move with the module.
-        before = None if self._state is None else to_device(self._state, next(self.bilm.parameters()).device)
+        # The state is not a buffer, so it is not moved or cast with the module.
+        weight = next(self.bilm.parameters())
+        before = None if self._state is None else to_device(self._state, weight.device, weight.dtype)
         layers, after = run(None if before is None else first_rows(before, batch_size))
         if self.stateful:
             # Without its graph: otherwise every batch would lead back to the first one.
@@ -189,9 +190,10 @@ class WordCache(nn.Module):
         not noticed, as torch does not count them.
         """
         # A weight is the same as before if it has the same memory (not moved, cast or replaced) and the same version,
-        # which torch counts up with every change in place, such as that of an optimizer or of `load_state_dict`.
+        # which torch counts up with every change in place, such as that of an optimizer or of `load_state_dict`. It
+        # counts nothing for weights that were made in inference mode.
         weights = [
-            (parameter.data_ptr(), parameter._version)  # pyright: ignore[reportPrivateUsage] (torch has no other)
+            (parameter.data_ptr(), 0 if parameter.is_inference() else parameter._version)  # pyright: ignore[reportPrivateUsage] (torch has no other)
             for parameter in encoder.parameters()
         ]
         if self._vectors is None or weights != self._made_by:
@@ -233,6 +235,8 @@ def require_batch(inputs: Tensor) -> None:
     """Refuse character ids without a batch axis, or with too few ids per word for `boundary_words`."""
     if inputs.dim() < 3 or inputs.shape[-1] < 3:
         raise ElmoError(f"inputs: expected (…, T, C) with a batch axis and C ≥ 3, found {tuple(inputs.shape)}")
+    if inputs.is_floating_point():
+        raise ElmoError(f"inputs: expected whole numbers, the ids of characters, found {inputs.dtype}")
 
 
 def boundary_words(encoder: nn.Module, like: Tensor) -> tuple[Tensor, Tensor]:

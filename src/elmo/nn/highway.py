@@ -39,7 +39,7 @@ class Highway(nn.Module):
         transform, gate = self.transform, self.gate
         if uses_native(x, product_dtype(x)):
             weights = transform.weight, gate.weight, transform.bias, gate.bias
-            return _NativeHighway.apply(x, *weights, memory or LayerMemory())  # pyright: ignore[reportReturnType]
+            return _NativeHighway.apply(x, *weights, memory)  # pyright: ignore[reportReturnType]
         # `lerp(x, y, g)` is x + g * (y - x): one operation. Under autocast both products are bfloat16, `x` is not.
         return torch.lerp(x, F.relu(transform(x)).type_as(x), torch.sigmoid(gate(x)).type_as(x))
 
@@ -59,9 +59,11 @@ class _NativeHighway(torch.autograd.Function):
         gate: Tensor,
         transform_bias: Tensor,
         gate_bias: Tensor,
-        memory: LayerMemory,
+        memory: LayerMemory | None,
     ) -> Tensor:
         """Return the output (N, F) of `x` (N, F), with weights (F, F) and biases (F,)."""
+        ctx.memory = memory
+        memory = memory or LayerMemory()
         (rows, size), dtype, x = x.shape, product_dtype(x), x.contiguous()
         rounded = x.to(dtype)
         products = memory.take("products", (rows, 2 * size), x, dtype)
@@ -71,7 +73,6 @@ class _NativeHighway(torch.autograd.Function):
         arrays = as_arrays(products=products, bias=bias, x=x, out=out)
         training_kernels.highway_forward(**arrays, num_threads=torch.get_num_threads())
         ctx.save_for_backward(x, products, transform, gate, bias)
-        ctx.memory = memory
         return out
 
     @staticmethod
@@ -81,7 +82,7 @@ class _NativeHighway(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         """Return the gradients of all tensor arguments of `forward`."""
         x, products, transform, gate, bias = ctx.saved_tensors
-        size, memory, dtype = x.shape[1], ctx.memory, products.dtype
+        size, memory, dtype = x.shape[1], ctx.memory or LayerMemory(), products.dtype
         d_products, d_x = memory.take("d_products", products.shape, products), memory.take("d_x", x.shape, x)
         # A row for each thread of the native kernel, so that no two threads add to the same number.
         d_bias = bias.new_zeros(torch.get_num_threads(), len(bias))

@@ -185,6 +185,6 @@ class LSTMLayer(nn.Module):
             batch_sizes,
             self.config.cell_clip,
             self.config.proj_clip if self.config.has_projection else None,
-            LayerMemory() if memory is None else memory,
+            memory,
         )
         return outputs, cells

@@ -46,13 +46,15 @@ class ProjectedLSTM(torch.autograd.Function):
         batch_sizes: Sequence[int],
         cell_clip: float | None,
         proj_clip: float | None,
-        memory: LayerMemory,
+        memory: LayerMemory | None,
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs (N, P) and cells (N, H).
 
         `inputs` is (N, I); `hidden` and `cell`, the state before step 0, are (batch_sizes[0], P) and
         (batch_sizes[0], H).
         """
+        ctx.memory = memory
+        memory = memory or LayerMemory()
         N, size, in_size, out_size = len(inputs), cell.shape[1], inputs.shape[1], hidden.shape[1]
         dtype, cell = product_dtype(inputs), cell.contiguous()
         weight_hr = None if weight_hr is None else weight_hr.contiguous()
@@ -76,7 +78,7 @@ class ProjectedLSTM(torch.autograd.Function):
         layer.forward(bias, cell, joined, cells, outputs)
         ctx.save_for_backward(layer.weight, weight_hr, cell, joined, outputs, *cells)
         ctx.set_materialize_grads(False)  # None instead of zeros for an output that nothing uses, mostly the cells
-        ctx.layer, ctx.memory = layer[2:], memory
+        ctx.layer = layer[2:]
         return outputs, cells.cell
 
     @staticmethod
@@ -87,12 +89,12 @@ class ProjectedLSTM(torch.autograd.Function):
         """Return the gradients of all tensor arguments of `forward`."""
         weight, weight_hr, cell, joined, outputs, *saved = ctx.saved_tensors
         layer, cells = _Steps(weight, weight_hr, *ctx.layer), Cells(*saved)
-        d_outputs, d_cells = grad_outputs
+        (d_outputs, d_cells), memory = grad_outputs, ctx.memory or LayerMemory()
         d_outputs = torch.zeros_like(outputs) if d_outputs is None else d_outputs.contiguous()
         # The gradients of all steps are kept, for the products after the last one.
-        d_gates = ctx.memory.take("d_gates", cells.gates.shape, cell, joined.dtype)
-        d_out = ctx.memory.take("d_out", outputs.shape, cell, joined.dtype)
-        d_joined, d_cell = ctx.memory.take("d_joined", joined.shape, cell), torch.zeros_like(cell)
+        d_gates = memory.take("d_gates", cells.gates.shape, cell, joined.dtype)
+        d_out = memory.take("d_out", outputs.shape, cell, joined.dtype)
+        d_joined, d_cell = memory.take("d_joined", joined.shape, cell), torch.zeros_like(cell)
         layer.backward(cell, cells, outputs, d_outputs, d_cells, d_gates, d_out, d_joined, d_cell)
         in_size, dtype = joined.shape[1] - outputs.shape[1], outputs.dtype
         wants_inputs, wants_ih, wants_hh, wants_hr, wants_bias, *_ = ctx.needs_input_grad

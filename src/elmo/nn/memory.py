@@ -13,7 +13,8 @@ class LayerMemory:
 
     Asking the system for fresh memory at every step of a training took a twelfth of the time of `small`. Whoever keeps
     such a memory must finish the backward pass of a batch before the forward pass of the next, which writes over what
-    the last one left: the outputs of the layer and the gradients of its weights are gone, too.
+    the last one left: the outputs of the layer and the gradients of its weights are gone, too. For the same reason, a
+    batch can have only one backward pass. A layer that is given no memory takes fresh memory in each pass.
     """
 
     def __init__(self) -> None:

@@ -63,7 +63,7 @@ def read_checkpoint(path: Path, kind: type[P]) -> tuple[dict[str, Tensor], P]:
         kind: The dataclass of its progress.
 
     Returns:
-        The tensors by name, memory-mapped, and the progress.
+        The tensors by name, and the progress.
 
     Raises:
         ElmoError: If the file is missing, incomplete or damaged.

@@ -57,6 +57,7 @@ class MetricsFile:
         if self._columns and not was_removed:
             append_row(self._path, self._columns, row)
         else:
+            self._folder.mkdir(parents=True, exist_ok=True)
             self._write_all()  # as a whole, so that no kill leaves half a row
         if self._board is None:
             return
@@ -152,7 +153,7 @@ def append_row(path: Path, columns: Sequence[str], row: Row) -> None:
 
 
 def _as_text(row: Row) -> dict[str, str]:
-    """The shortest texts that read back as the same numbers; whole numbers have no point, NumPy's neither."""
+    """Return each figure as the shortest text that reads back as the same number, without a point if it is whole."""
     return {
         key: str(int(value)) if isfinite(value) and value == int(value) else repr(float(value))
         for key, value in row.items()
