@@ -177,11 +177,11 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
     leads, plain_leads = (
         [
             own - other
-            for name in names
-            if name in PUBLISHED and name in kinds
-            for own, other in zip(means.get((name, kind(name)), []), PUBLISHED[name][1], strict=False)
+            for name, kind in chosen.items()
+            if name in PUBLISHED and name in names
+            for own, other in zip(means.get((name, kind), []), PUBLISHED[name][1], strict=False)
         ]
-        for kind in (kinds.get, lambda _: BASELINE)
+        for chosen in (kinds, dict.fromkeys(kinds, BASELINE))
     )
     minutes = [run.results[0].seconds / 60 for run in runs if run.kind != BASELINE]
     items: list[str] = []

@@ -277,14 +277,22 @@ def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--by", "decade", "--word", "nowhere"], "two periods with uses of 'nowhere' are needed, and none has one"),
-        (["--by", "decade", "--word", "park"], "two periods with uses of 'park' are needed, and only 1840s has one"),
+        (["--by", "decade", "--word", "nowhere"], "'nowhere' occurs in no period, and it takes two"),
+        (
+            ["--by", "decade", "--word", "Gay"],
+            "takes two periods to compare (there is 'gay': ignore case, or write it so",
+        ),
+        (["--by", "decade", "--word", "a park"], "takes two periods to compare (only single words are compared)"),
+        (["--by", "decade", "--word", "park"], "'park' occurs only in 1840s, and it takes two"),
         (["--by", "decade", "--min-count", "999"], "--min-count: no word has 999 uses both in 1840s and in 1900s"),
         (["--by", "decade", "--between", "1840s", "2000s"], "there is no period '2000s'; there are 1840s, 1900s"),
         (["--by", "decade", "--between", "1840s", "1840s"], "1840s cannot be compared with itself; name two periods"),
         (["--by", "decade", "--picture", "a.png"], "--picture shows the uses of one word; name it with --word"),
         (["--by", "decade", "--word", "gay", "--picture", "a.gif"], "a.gif: pictures end in .png or .svg"),
-        (["--by", "place", "--dates", "year"], "dates: has no effect on periods by place, only on those by year"),
+        (
+            ["--by", "place", "--dates", "year"],
+            "elmo: --dates: has no effect on periods by place, only on those by year",
+        ),
         (["--by", "decade", "--word", "gay", "--min-count", "9"], "--min-count is for the ranking of all words"),
         (
             ["--by", "decade", "--min-count", "1"],

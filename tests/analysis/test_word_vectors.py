@@ -217,7 +217,12 @@ def test_the_command(
     assert code == 0, error
     assert json.loads(out)["num_vectors"] == 20
     assert load_word_vectors("c.kv").index_to_key[0][-2:] in ("#1", "#2")
-    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.txt", "c.kv", "d.txt", "pairs.tsv", "four.txt"}
+    code, _, error = run_main([*common, "e.kv", "--similarity", "four.txt"], monkeypatch, capsys)
+    assert code == 2
+    assert error.startswith("elmo: four.txt: ")
+    assert error.endswith(" (the vectors are in e.kv)\n")
+    made = {"a.txt", "b.txt", "c.kv", "d.txt", "e.kv", "pairs.tsv", "four.txt"}
+    assert {path.name for path in tmp_path.iterdir()} == made
 
 
 @pytest.mark.parametrize("name", ["words.txt", "words.kv"])
@@ -259,6 +264,7 @@ def test_only_one_process_writes_a_file(
     [
         (["a.txt", "--min-count", "9999"], "--min-count: no word of the text occurs 9999 times; choose a lower number"),
         (["a.txt", "--similarity", "none.tsv"], "none.tsv: no such file"),
+        (["a.txt", "--similarity", "there.txt", "--senses", "2"], "--similarity and --analogies compare words, and"),
         (["there.txt"], "there.txt: exists already; remove it, or name another file"),
         (["a.txt", "--lowercase"], "is a corpus, whose text is already tokenized; leave out --lowercase"),
         (["a.txt", "--layer", "all"], "all"),

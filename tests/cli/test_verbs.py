@@ -127,12 +127,14 @@ def test_arguments_in_messages_become_options() -> None:
     assert as_typed("pass tokenizer='spacy:de' (text='wrapped', layout='conllu'), or start=MODEL") == (
         "pass --tokenizer spacy:de (--text wrapped, --text conllu), or --from MODEL"
     )
-    kept = "set elmo.cache_dtype=float16 or my.text=1; 'year=1840', text = new, other=True"
+    kept = "set elmo.cache_dtype=float16 or my.text=1; 'year=1840', 'text=a', text = new, other=True"
     assert as_typed(kept) == kept
     for file in ("data/text=a.txt", "start=2020/x.txt", "text=1"):
         assert as_typed(f"{file}: no such file") == f"{file}: no such file"
     assert as_typed("max_vocabulary: 2 is too small") == "--max-vocabulary: 2 is too small"
     assert as_typed("workers: 0 is not positive") == "--workers: 0 is not positive"
+    assert as_typed("dim: 0 is not positive") == "--dim: 0 is not positive"
+    assert as_typed("dim: no such file") == "dim: no such file"
     assert set(OPTIONS.values()) <= set().union(*options_of(cli).values())
 
 

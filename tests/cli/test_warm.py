@@ -193,8 +193,15 @@ def test_a_damaged_file_is_replaced_or_removed(elmo: Run, with_words: Path, opti
             "elmo: --tokenizer has no effect with --no-types; leave it out",
         ),
         (["published", "--types"], "elmo: published: is not a native model folder, so the vectors cannot be stored"),
-        (["en", "--types"], "elmo: en: is not a native model folder, so the vectors cannot be stored"),
-        (["published", "--no-types"], "elmo: published: is not a native model folder, so it has no stored vectors\n"),
+        (["en", "--types"], "elmo: en: is the package's own model; make a copy with 'elmo convert en FOLDER'\n"),
+        (
+            ["en", "--no-types"],
+            "elmo: en: is the package's own model, so it has no stored vectors that could be removed\n",
+        ),
+        (
+            ["published", "--no-types"],
+            "elmo: published: is not a native model folder, so it has no stored vectors that could",
+        ),
     ],
 )
 def test_bad_input_about_types_is_one_sentence(elmo: Run, folder: Path, arguments: list[str], says: str) -> None:

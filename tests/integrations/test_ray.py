@@ -117,6 +117,23 @@ def test_text_is_lower_case_if_the_training_text_was(folder: Path, tmp_path: Pat
     assert [list(row["tokens"]) for row in dataset.take_all()] == [["the", "man"]]
 
 
+def test_text_is_cut_as_the_models_training_text_was(folder: Path, tmp_path: Path) -> None:
+    """The text may be in the column of the tokens, which then replace it, and may be stored as categories."""
+    model = formats.load(folder / "model").copy_with(text=TextConfig(tokenizer="ptb"), card=None)
+    formats.save_native(model, tmp_path / "small")
+    options = elmo_ray.ActorOptions(
+        str(tmp_path / "small"), "tokens", None, "mean", None, "float32", "float32", "cpu", 1
+    )
+    actor = elmo_ray.EmbeddingActor(options)
+    texts = pa.array(["A play!", None])
+    for column in (texts, texts.dictionary_encode()):
+        table = actor(pa.table({"tokens": column}))
+        assert table.column_names == ["tokens", "vectors"]
+        assert table["tokens"].to_pylist() == [["A", "play", "!"], []]
+    lists = actor(pa.table({"tokens": pa.array([["A", "play", "!"], None])}))
+    assert lists["vectors"].to_pylist() == table["vectors"].to_pylist()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -182,12 +182,52 @@ def test_a_full_disk_ends_the_command_and_keeps_the_previous_checkpoint(
         output, errors = process.communicate(timeout=120)
     assert (process.returncode, output) == (2, "")
     assert errors.startswith(f"elmo: {folder}: cannot be written to (")
-    assert errors.endswith("the same command continues from the last checkpoint\n")
+    assert errors.endswith("the same command continues from the last checkpoint, if there is one\n")
     assert errors.count("\n") == 1
     assert checkpoints(folder) == ["step-000000003.safetensors"]
     assert not list(folder.glob(".*"))
     train(corpus, folder, settings)
     assert_same_end(whole, folder)
+
+
+@pytest.mark.slow
+def test_a_full_disk_at_the_first_checkpoint_leaves_no_run(
+    corpus: Corpus, recipe: Recipes, settings: Recipe, tmp_path: Path
+) -> None:
+    """There is nothing to continue, so the folder may be used with other settings, as after any failed attempt."""
+    folder = tmp_path / "run"
+    with pretraining(corpus, folder, settings, FULL_DISK) as process:
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2, errors
+    assert not (folder / "checkpoints").exists()
+    train(corpus, folder, recipe(batch_size=2, max_steps=2))
+    assert checkpoints(folder) == ["step-000000002.safetensors"]
+
+
+def test_a_run_that_was_stopped_goes_on_in_the_same_process(
+    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
+) -> None:
+    run = train(corpus, tmp_path / "run", settings, stop_after=12)
+    assert (run.progress.step, run.is_done) == (12, False)
+    run.train()
+    assert run.is_done
+    assert_same_end(whole, tmp_path / "run")
+
+
+def test_a_run_goes_on_when_nobody_reads_its_progress(
+    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in `elmo pretrain ... 2>&1 | tee log`, after `tee` was killed."""
+    monkeypatch.setattr("elmo.pretrain.reporter.LINE_SECONDS", 0.0)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", buffering=1) as gone:
+        monkeypatch.setattr(sys, "stderr", gone)
+        train(corpus, tmp_path / "run", settings)
+        monkeypatch.undo()
+        with pytest.raises(BrokenPipeError):
+            gone.close()
+    assert_same_end(whole, tmp_path / "run")
 
 
 def test_a_row_of_metrics_that_breaks_off_is_made_again(

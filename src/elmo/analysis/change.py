@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import Use, unit
+from elmo.analysis.neighbors import Use, hint, unit
 from elmo.analysis.periods import find_periods
 from elmo.analysis.pictures import Series, draw_curves, dress, literal, new_figure, require_picture, save_figure
 from elmo.analysis.search.index import evenly_spaced, open_uses
@@ -158,13 +158,14 @@ class ChangeIndex:
         """Compare the uses of a word between all periods that have any.
 
         Args:
-            word: The word, as it is written in the text.
+            word: The word, as it is written in the text. If the text was converted to lower case, so is the word.
             top: How many uses nearest to the mean of each period to return.
 
         Raises:
             ElmoError: If fewer than two periods have uses of the word.
         """
         require_positive("top", top)
+        word = word.lower() if self.text.corpus.reading.lowercase else word
         mask = self.text.having([word])
         assert mask is not None
         mask &= self._period_of_token >= 0
@@ -172,10 +173,10 @@ class ChangeIndex:
         counts = np.bincount(self._period_of_token[mask], minlength=num_periods)
         there = np.flatnonzero(counts)
         if len(there) < 2:
-            where = f"only {self.periods.names[there[0]]} has one" if len(there) else "none has one"
-            raise ElmoError(
-                f"two periods with uses of {word!r} are needed, and {where}; is it written like that there?"
-            )
+            where = f"only in {self.periods.names[there[0]]}" if len(there) else "in no period"
+            is_single = len(word.split()) == 1
+            why = hint([word], self.text.types, False) if is_single else " (only single words are compared)"
+            raise ElmoError(f"{word!r} occurs {where}, and it takes two periods to compare{why}")
         tokens = np.flatnonzero(mask)
         vectors = self._vectors(mask, tokens)
         of_use = np.searchsorted(there, self._period_of_token[tokens])

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from unicodedata import category
+from unicodedata import category, normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.schema import require_positive
+from elmo.wording import counted
 
 _WORD = re.compile(r"\w+")
 
@@ -164,7 +165,7 @@ def find_neighbors(
     if not num_uses:
         left_out = "" if sentence is None else ", those equal to the query left out"
         raise ElmoError(
-            f"the text has no use of {word!r} ({text.num_sentences:,} sentences read{left_out}); is the text "
+            f"the text has no use of {word!r} ({counted(text.num_sentences, 'sentence')} read{left_out}); is the text "
             f"tokenized and cased like the word?{hint(words, text.types, ignore_case)}"
         )
     shown = sentence or tuple(words)
@@ -293,7 +294,8 @@ def position_of(query: Sequence[str], words: Sequence[str], ignore_case: bool, o
             f"{what} {word!r} is not among the tokens of the query: {' '.join(query)}{hint(words, query, ignore_case)}"
         )
     if not 1 <= occurrence <= len(found):
-        raise ElmoError(f"occurrence: {occurrence} was asked for, but {word!r} occurs {len(found)} times in the query")
+        times = counted(len(found), "time")
+        raise ElmoError(f"occurrence: {occurrence} was asked for, but {word!r} occurs {times} in the query")
     return found[occurrence - 1]
 
 
@@ -316,6 +318,9 @@ def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool) -> str:
     # `\w` leaves out vowel signs and accents, so a word without them is found in one that has them.
     found = (token for token in present if folded in {token.casefold(), *_WORD.findall(token.casefold())})
     if not (near := list(islice(found, NEAR_FORMS))):
+        composed = normalize("NFC", folded)
+        if any(normalize("NFC", token.casefold()) == composed for token in present):
+            return f" (there is {missing!r} in another Unicode normal form: convert the text and the word to NFC)"
         return "" if len(words) == 1 else f" (there is no {missing!r})"
     advice = "ignore case, or write it so"
     if any(any(category(c)[0] in "PS" for c in token) for token in near):

@@ -82,7 +82,7 @@ def evaluate_typos(
     misspelt = np.array([noise != token for noise, token in zip(_tokens(noisy), _tokens(test), strict=True)])
     if not misspelt.any():
         raise ElmoError(
-            f"test: typos in {share:.0%} of its words of {MIN_LETTERS} letters or more are none at all; give more text"
+            f"test: has too few words of {MIN_LETTERS} letters or more for typos in {share:.0%} of them; give more text"
         )
     tags = np.array(all_tags(test))
 

@@ -334,13 +334,16 @@ def _tasks(
 ) -> list[TaskData]:
     """Return the data of each task, as given by the options."""
     from elmo.analysis.paper.published import TASK_NAMES
-    from elmo.analysis.paper.runs import TaskData
+    from elmo.analysis.paper.runs import TaskData, folder_name
 
     names = names or tuple(TASK_NAMES.get(task, task) for task in tasks)
     if not len(tasks) == len(train) == len(dev) == len(names):
         raise ElmoError("--train, --dev and --name: give each as often as --task, or leave out --name")
-    if len(set(names)) < len(names):
-        raise ElmoError("--name: two tasks have the same name; give each its own name")
+    folders = list(map(folder_name, names))
+    if len(set(folders)) < len(folders):
+        raise ElmoError("--name: two tasks have the same name, or differ in marks and capitals only; rename one")
+    if not all(folders):
+        raise ElmoError("--name: has no letters or digits, which the name of the task's folder is made of")
     split = _split(overrides)
     # An override without effect is refused: the analysis would be believed to have it, after hours of training.
     if strange := next((name for name, _ in split if name is not None and name not in tasks), None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,8 +148,10 @@ def _show_word(uses: ChangeIndex, word: str, top: int, picture: Path | None, as_
     apd, prt, excess = (float(matrix[0, -1]) for matrix in found.distances)
     names = [period.name for period in found.periods]
     drawn = "" if picture is None else f"; {picture} written"
+    unknown = " (it takes two uses in each period)" if math.isnan(excess) else ""
     print_result(
-        f"{word}: from {names[0]} to {names[-1]}, excess {excess:.4f}, apd {apd:.4f}, prt {prt:.4f}{drawn}",
+        f"{word}: from {names[0]} to {names[-1]}, excess {_distance(excess)}{unknown}, apd {apd:.4f}, prt {prt:.4f}"
+        f"{drawn}",
         {
             "word": word,
             "periods": [dataclasses.asdict(period) for period in found.periods],
@@ -181,4 +184,5 @@ def _print_word(found: WordChange) -> None:
 
 
 def _distance(value: float) -> str:
-    return f"{value:.4f}"
+    """Write a distance. Excess is not a number if one of the periods has a single use."""
+    return "–" if math.isnan(value) else f"{value:.4f}"

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     show_default=True,
     callback=parse_layers,
     metavar="LAYERS",
-    help="all (each kept separate, where embed in Python takes the mean), top, mean, token (layer 0), the number of a "
-    "layer, or weights such as 0.2,0.3,0.5.",
+    help="all (every layer by itself; embed in Python gives their mean by default), top, mean, token (layer 0), the "
+    "number of a layer, or weights such as 0.2,0.3,0.5.",
 )
 @click.option("--all", "all_layers", is_flag=True, help="The same as --layers all, for scripts written for AllenNLP.")
 @click.option("--top", "top_layer", is_flag=True, help="The same as --layers top.")

@@ -101,9 +101,13 @@ OPTIONS = {
 """The arguments that messages of the library name, which are for programs, and the options that set them."""
 
 # No name of a file is among these.
-_SUBJECT = re.compile(rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|finetune|workers)(?=: )")
-# A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file".
-_ARGUMENT = re.compile(rf"(?<!^)(?<![\w./\\])({'|'.join(OPTIONS)})=('[^']*'|\w+|\.\.\.)(?![\w./\\])")
+_SUBJECT = re.compile(
+    rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|finetune|workers)(?=: )|"
+    r"^(dim|window|epochs|seed|occurrence|dates)(?=: (-?[\d.]+ (is|was) |has no effect))"
+)
+# A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file". What
+# stands behind a quotation mark was typed.
+_ARGUMENT = re.compile(rf"(?<!^)(?<![\w./\\'\"])({'|'.join(OPTIONS)})=('[^']*'|\w+|\.\.\.)(?![\w./\\])")
 
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -120,7 +124,7 @@ def as_typed(message: str) -> str:
         name, value = argument.groups()
         return OPTIONS[name] if value in ("True", "False", "...") else " ".join((OPTIONS[name], value.strip("'")))
 
-    return _ARGUMENT.sub(option, _SUBJECT.sub(lambda subject: OPTIONS[subject[1]], message))
+    return _ARGUMENT.sub(option, _SUBJECT.sub(lambda subject: OPTIONS.get(subject[0], f"--{subject[0]}"), message))
 
 
 def without_controls(text: str) -> str:

@@ -19,6 +19,7 @@ from elmo.cli.shared import (
     text_options,
 )
 from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_tests, word_test_options
+from elmo.errors import ElmoError
 from elmo.wording import counted
 
 if TYPE_CHECKING:
@@ -101,6 +102,11 @@ def command(
     from elmo.targets import require_new_file
     from elmo.text.reading import expand
 
+    if senses != 1 and (similarity or analogies):
+        raise ElmoError(
+            "--similarity and --analogies compare words, and --senses writes a word as word#1, word#2, ...; leave out "
+            "one or the other"
+        )
     require_new_file(out)
     require_word_vector_support(out)
     require_word_tests(similarity, analogies)

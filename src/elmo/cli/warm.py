@@ -173,12 +173,14 @@ def _store_types(
 
 def _remove_types(model: str, as_json: bool) -> None:
     from elmo.formats.native import TYPES
+    from elmo.formats.sources import is_bundled
     from elmo.targets import alone_in
 
     # The model itself is not read, so that a damaged file can be removed, too.
     folder = _place_of(model)
     if folder is None:
-        raise ElmoError(f"{model}: is not a native model folder, so it has no stored vectors")
+        kind = "the package's own model" if is_bundled(model) else "not a native model folder"
+        raise ElmoError(f"{model}: is {kind}, so it has no stored vectors that could be removed")
     path = folder / TYPES
     with alone_in(folder):
         was_there = path.exists()
@@ -197,6 +199,7 @@ def _opened(model: str, what: str, done: str) -> Generator[tuple[Model, Path]]:
     from elmo.formats import load
     from elmo.formats.model import require_bytes
     from elmo.formats.native import load_native
+    from elmo.formats.sources import is_bundled
     from elmo.targets import alone_in
 
     folder = _place_of(model)
@@ -204,6 +207,8 @@ def _opened(model: str, what: str, done: str) -> Generator[tuple[Model, Path]]:
         # What is stored now is not read: it may be damaged, and Windows cannot replace a file that is mapped.
         loaded = load_native(folder, with_types=False) if folder else load(model)
         require_bytes(loaded, done)  # such a model can't be converted either, as the next sentence advises
+        if is_bundled(model):
+            raise ElmoError(f"{model}: is the package's own model; make a copy with 'elmo convert {model} FOLDER'")
         if folder is None:
             raise ElmoError(
                 f"{model}: is not a native model folder, so {what} cannot be stored in it ({loaded.origin}); "

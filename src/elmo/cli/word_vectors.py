@@ -90,16 +90,19 @@ def run_word_tests(
     vectors = load_word_vectors(path)
     lines: list[str] = []
     figures: dict[str, Any] = {"similarity": {}, "analogies": {}}
-    for file in similarity:
-        pairs = evaluate_similarity(vectors, file)
-        figures["similarity"][str(file)] = pairs._asdict()
-        lines.append(
-            f"{file}: Spearman {pairs.spearman:.3f} ({pairs.share_unknown:.1%} of the pairs left out: no vector)"
-        )
-    for file in analogies:
-        solved = evaluate_analogies(vectors, file)
-        figures["analogies"][str(file)] = solved._asdict()
-        lines.append(f"{file}: {solved.accuracy:.1%} of {solved.num_tested:,} analogies solved")
+    try:
+        for file in similarity:
+            pairs = evaluate_similarity(vectors, file)
+            figures["similarity"][str(file)] = pairs._asdict()
+            lines.append(
+                f"{file}: Spearman {pairs.spearman:.3f} ({pairs.share_unknown:.1%} of the pairs left out: no vector)"
+            )
+        for file in analogies:
+            solved = evaluate_analogies(vectors, file)
+            figures["analogies"][str(file)] = solved._asdict()
+            lines.append(f"{file}: {solved.accuracy:.1%} of {solved.num_tested:,} analogies solved")
+    except ElmoError as error:
+        raise ElmoError(f"{error} (the vectors are in {path})") from None
     if not as_json:
         click.echo("\n".join(lines))
     return figures

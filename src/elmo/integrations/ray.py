@@ -27,7 +27,7 @@ from elmo.embed.writers import DTYPES, DType
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.schema import require_choice, require_positive
-from elmo.text.choice import is_lower_case
+from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower_all
 from elmo.text.tokenizers import get_tokenizer
 
@@ -52,7 +52,7 @@ class ActorOptions:
 
     model: str | Path
     column: str
-    tokenizer: str
+    tokenizer: str | None
     layers: Layers
     pool: Pool | None
     dtype: DType
@@ -66,7 +66,7 @@ def embed_dataset(
     model: str | Path,
     *,
     column: str = "tokens",
-    tokenizer: str = "whitespace",
+    tokenizer: str | None = None,
     layers: Layers = "mean",
     pool: Pool | None = None,
     dtype: DType = "float32",
@@ -83,7 +83,7 @@ def embed_dataset(
         dataset: A dataset with one sentence per row.
         model: Anything that `elmo.load` takes. Every node must find it under this name.
         column: Name of the column with the sentences, as lists of tokens or as text.
-        tokenizer: Name of the tokenizer that splits text.
+        tokenizer: Name of the tokenizer that splits text; by default the one of the model's training text.
         layers: Which layers become a token's vector (see `Embedder.embed`).
         pool: How to reduce a sentence to one vector, or None for one vector per token.
         dtype: The type of the numbers in the dataset, `"float32"` or `"float16"`.
@@ -94,7 +94,8 @@ def embed_dataset(
         batch_size: Number of sentences that an actor takes at a time.
 
     Returns:
-        The dataset with more columns: `tokens`, if `column` holds text; and `vectors`, with D numbers for each token,
+        The dataset with more columns: `tokens`, if `column` holds text, which they replace if it has this name; and
+        `vectors`, with D numbers for each token,
         or `layer_0`, `layer_1`, … with `layers="all"`. With `pool`, `vector` or `layer_0`, …, with D numbers.
 
     Raises:
@@ -139,31 +140,41 @@ class EmbeddingActor:
     def __init__(self, options: ActorOptions) -> None:
         self._options = options
         torch.set_num_threads(self._options.num_threads)
-        self._tokenize = get_tokenizer(self._options.tokenizer)
         self._model = load(self._options.model, device=self._options.device, precision=self._options.precision)
+        self._tokenize = get_tokenizer(self._options.tokenizer or tokenizer_of(self._model.text))
 
     def __call__(self, table: Any) -> Any:
         """Add the columns to a `pyarrow.Table`."""
         options = self._options
-        sentences, added = self._sentences(table)
+        sentences, table = self._sentences(table)
         arrays = self._model.embed(sentences, layers=options.layers, pool=options.pool)
         num_layers = self._model.num_layers if isinstance(options.layers, str) and options.layers == "all" else None
         layout = VectorLayout(self._model.width, num_layers, options.pool is not None)
-        for name, values in (added | vector_columns(arrays, layout, np.dtype(options.dtype))).items():
-            if name in table.column_names:
-                raise ElmoError(f"column {name!r}: is in the dataset already; drop or rename it")
-            table = table.append_column(name, values)
+        for name, values in vector_columns(arrays, layout, np.dtype(options.dtype)).items():
+            table = _with_column(table, name, values)
         return table
 
-    def _sentences(self, table: Any) -> tuple[list[list[str]], dict[str, Any]]:
-        """Return the sentences of a table, and a column of their tokens if the table holds text."""
+    def _sentences(self, table: Any) -> tuple[list[list[str]], Any]:
+        """Return the sentences of a table, and the table with a column of their tokens if it holds text."""
         name = self._options.column
         if name not in table.column_names:
             raise ElmoError(f"column {name!r}: not in the dataset, which has {', '.join(table.column_names)}")
         column = table.column(name)
+        if pa.types.is_dictionary(column.type):  # such as the categories of pandas
+            column = column.cast(column.type.value_type)
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-            return column.to_pylist(), {}
+            return [tokens or [] for tokens in column.to_pylist()], table
         sentences = [self._tokenize(text or "") for text in column.to_pylist()]
         if is_lower_case(self._model.text):
             sentences = lower_all(sentences)
-        return sentences, {"tokens": pa.array(sentences, type=pa.list_(pa.string()))}
+        tokens = pa.array(sentences, type=pa.list_(pa.string()))
+        if name == "tokens":
+            return sentences, table.set_column(table.column_names.index(name), name, tokens)
+        return sentences, _with_column(table, "tokens", tokens)
+
+
+def _with_column(table: Any, name: str, values: Any) -> Any:
+    """Return a table with one more column, and refuse a name that is taken."""
+    if name in table.column_names:
+        raise ElmoError(f"column {name!r}: is in the dataset already; drop or rename it")
+    return table.append_column(name, values)

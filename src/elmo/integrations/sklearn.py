@@ -96,6 +96,11 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         """Return the vectors (N, D) of N documents, or (N, (L+1) * D) with `layers="all"`."""
         if isinstance(X, str):
             raise ElmoError("X: expected a list of documents, found a string")
+        if (num_axes := getattr(X, "ndim", 1)) != 1:  # iterating over a DataFrame gives the names of its columns
+            raise ElmoError(
+                f"X: expected a list of documents, found {num_axes} dimensions; pass one column, in ColumnTransformer "
+                "by its name and not in a list"
+            )
         require_choice("pool", self.pool, POOLS)
         embedder = self._embedder()
         tokenizer = tokenizer_of(embedder.text) if self.tokenizer is None else self.tokenizer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,10 +116,20 @@ def save_pretraining_checkpoint(folder: Path, tensors: Mapping[str, Tensor], pro
     for half in folder.glob(".step-*.partial"):  # left by a process that was killed while it wrote
         half.unlink()
     path = folder / f"step-{progress.step:09d}.safetensors"
-    write_checkpoint(path, tensors, progress)
+    try:
+        write_checkpoint(path, tensors, progress)
+    except OSError:
+        with suppress(OSError):  # without a checkpoint, the run has nothing to lose and may begin with other settings
+            folder.rmdir()
+        raise
     for old in _all(folder)[:-_KEPT]:
         old.unlink()
     return path
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Return whether a folder of checkpoints has one."""
+    return bool(_all(folder))
 
 
 def resume_pretraining(

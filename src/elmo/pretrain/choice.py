@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elmo.pretrain.checkpoint import has_checkpoint
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
-from elmo.pretrain.run_folder import RECIPE
+from elmo.pretrain.run_folder import CHECKPOINTS, RECIPE
 
 AUTO = "auto"
 """The name that stands for a recipe chosen by the length of the text."""
@@ -36,14 +37,14 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
 
     Args:
         num_tokens: The number of tokens of the corpus.
-        folder: The run folder, which need not exist. A run goes on with its own recipe, also if another version of
-            this package would now choose another one.
+        folder: The run folder, which need not exist. A run that has a checkpoint goes on with its own recipe, also if
+            another version of this package would now choose another one.
         settings: Keys of the recipe to change and their values, as in `load_pretraining_recipe`.
 
     Returns:
         The recipe, and one line that says what was chosen and why.
     """
-    if (folder / RECIPE).exists():
+    if (folder / RECIPE).exists() and has_checkpoint(folder / CHECKPOINTS):
         return load_pretraining_recipe(str(folder / RECIPE), settings), f"auto: goes on with {folder / RECIPE}"
     size = next(size for size in _SIZES if num_tokens < size.below)
     recipe = load_pretraining_recipe(size.name, {**size.changes, **settings})

@@ -211,7 +211,11 @@ def prepare_corpus(
             if not path.exists():
                 made.rename(path)
             elif Corpus.open(path).checksum != checksum:
-                raise ElmoError(f"{folder}: holds a fine-tuning on other text; choose another folder")
+                raise ElmoError(
+                    f"{folder}: holds a fine-tuning on other text, on text that was cut in another way, of a model "
+                    "with another vocabulary, or with new_softmax=... given differently; give what was given first, or "
+                    "choose another folder"
+                )
     finally:
         if is_new and not path.exists():
             with suppress(OSError):  # another process may work there by now

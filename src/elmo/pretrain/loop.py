@@ -109,8 +109,8 @@ class Pretrainer:
         rows = self.processes.rows(training.batch_size)
         if training.patience is not None and not (heldout and training.evaluate_every_steps):
             raise ElmoError(
-                "training.patience: counts measurements of held-out text; give it the text and the steps between two "
-                "measurements (heldout and training.evaluate_every_steps)"
+                "training.patience: needs held-out text and the number of steps between two measurements (heldout=... "
+                "and training.evaluate_every_steps)"
             )
         _require_trainable(corpus, recipe, start, self.processes)
 
@@ -197,7 +197,7 @@ class Pretrainer:
             ElmoError: If a gradient is not finite, if the folder cannot be written to, or if another process uses it.
         """
         # The training time that process 0 measured, not this process's clock: all must save after the same step.
-        saved = self.progress.seconds
+        saved, self.stopped = self.progress.seconds, False
         with ExitStack() as stack:
             stack.enter_context(saving_to(self.folder))
             self.processes.on_first(lambda: stack.enter_context(self.run_folder.held()))
@@ -220,6 +220,7 @@ class Pretrainer:
             # Writing the same once more would remove what was added to the folder since, such as a warm state.
             if is_end_new or not self.processes.on_first(lambda: self.run_folder.is_saved(self.result, self.figures())):
                 self.save()
+        self.is_asked_to_stop = False  # a call after this one goes on
         return self.result
 
     def step(self) -> None:

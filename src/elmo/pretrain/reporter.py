@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from elmo.pretrain.perplexity import Perplexity, perplexity_of
@@ -67,9 +68,11 @@ class Reporter:
         if self._metrics is not None:
             self._bar.total = self._expected_steps()
             self._bar.set_postfix_str(progress_text(self._summary()) + self._best_text(), refresh=False)
-            self._bar.update()
-            if self._bar.disable and time.monotonic() - self._last_line >= LINE_SECONDS:
-                self._write_line()
+            with suppress(OSError):  # nobody reads stderr any more, or its disk is full: no reason to end the run
+                self._bar.update()
+                if self._bar.disable and time.monotonic() - self._last_line >= LINE_SECONDS:
+                    self._last_line = time.monotonic()
+                    self._write_line()
 
     def write_row(self, heldout: Perplexity | None) -> None:
         """Write a row of metrics: of the steps since the last row, and of held-out text if it was measured.
@@ -95,7 +98,8 @@ class Reporter:
     def close(self) -> None:
         """Close the progress line and the metrics, and write what is still buffered."""
         if self._metrics is not None:
-            self._bar.close()
+            with suppress(OSError):
+                self._bar.close()
             self._metrics.close()
 
     def _write_line(self) -> None:
@@ -107,7 +111,6 @@ class Reporter:
         print(
             f"elmo: {folder}: step {progress.step:,} of {total:,}, {figures}, {left} left", file=sys.stderr, flush=True
         )
-        self._last_line = time.monotonic()
 
     def _summary(self) -> Row:
         """The metrics of all steps since the last row."""

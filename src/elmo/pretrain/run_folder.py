@@ -29,6 +29,7 @@ from elmo.training.recipes import changed_key, write_recipe
 from elmo.training.run_folder import AttemptFiles
 
 RECIPE, CHECKSUM, START, CLAIM = "recipe.yaml", "corpus.sha256", "start.json", ".claim"
+CHECKPOINTS = "checkpoints"
 _FILES = AttemptFiles(
     "a run folder", marks=(RECIPE, CHECKSUM), unmarked=(CHECKSUM, START), others=(START,), forgotten=(RECIPE, START)
 )
@@ -89,7 +90,7 @@ class PretrainingFolder:
     @property
     def checkpoints(self) -> Path:
         """The folder of checkpoints."""
-        return self.path / "checkpoints"
+        return self.path / CHECKPOINTS
 
     def claim(self, start: Start | None) -> Start | None:
         """Create the folder, or check that it belongs to this run, and write the recipe to it.

@@ -20,7 +20,7 @@ def saving_to(folder: Path) -> Generator[None]:
     except OSError as error:
         raise ElmoError(
             f"{folder}: cannot be written to ({error}); once that is fixed, the same command continues from the last "
-            "checkpoint"
+            "checkpoint, if there is one"
         ) from error
 
 

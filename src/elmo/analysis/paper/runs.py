@@ -104,7 +104,7 @@ class TaskRuns:
             changes = {"training.batch_size": batch, "training.max_epochs": 4}
         self.recipe = load_task_recipe(data.task, None, changes | dict(data.settings))  # the user's settings win
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
-        self.folder = folder / "runs" / _slug(data.name)
+        self.folder = folder / "runs" / folder_name(data.name)
         sets = read_sets(self._config(self.recipe, folder, elmo))
         self.sets = {name: self._some(name, found) for name, found in sets.items()}
         self._layers: dict[tuple[object, ...], FrozenLayers] = {}
@@ -231,6 +231,6 @@ def _distinct(sentences: Iterable[Sentence]) -> list[tuple[str, ...]]:
     return [sentence for sentence in dict.fromkeys(as_read(sentences, lowercase=False)) if sentence]
 
 
-def _slug(name: str) -> str:
-    """Turn a name into the name of a folder."""
+def folder_name(name: str) -> str:
+    """Turn the name of a task into that of its folder."""
     return re.sub(r"\W+", "-", name.lower()).strip("-")
