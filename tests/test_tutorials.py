@@ -93,6 +93,7 @@ def test_a_tagger(folder: Path) -> None:
     pytest.importorskip("spacy", reason="needs spaCy: pip install 'elmo-torch[spacy]'")
     for name in ("text", "heldout"):
         (folder / f"{name}.txt").write_text("A lány a kertben olvasott. A fiú aludt.\n" * 30, encoding="utf-8")
+    (folder / "raw.txt").write_text("A lány a kertben olvasott. A fiú aludt.\n", encoding="utf-8")
     for name in ("train", "dev", "test"):
         (folder / f"{name}.conllu").write_text(TREES * 2, encoding="utf-8")
     shorter = {
@@ -102,4 +103,5 @@ def test_a_tagger(folder: Path) -> None:
     run_page("tutorials/tagger.md", shorter)
     exec("\n".join(blocks(page("tutorials/tagger.md"), "python")), names := {})
     assert len(names["found"]["upos"]) == 6
+    assert len((folder / "new-text.txt").read_text(encoding="utf-8").splitlines()) == 2
     assert (folder / "tagged.conllu").read_text(encoding="utf-8").count("\n\n") == 4

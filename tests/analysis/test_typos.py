@@ -159,7 +159,7 @@ def test_all_layers_are_measured_by_default(embedder: Embedder) -> None:
 
 def test_a_test_text_without_typos_is_refused(embedder: Embedder) -> None:
     parts = [make_tagged(20, 0), make_tagged(5, 1), [Tagged(["the", "old"], ["DT", "JJ"])]]
-    with pytest.raises(ElmoError, match="test: typos in 20% of its words of 4 letters or more are none at all"):
+    with pytest.raises(ElmoError, match="test: has too few words of 4 letters or more for typos in 20% of them"):
         evaluate_typos(embedder, *parts)
 
 

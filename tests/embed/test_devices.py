@@ -266,18 +266,18 @@ def test_a_process_keeps_all_windows_that_may_be_on_the_way(tmp_path: Path, monk
     """While the first device of ten is slow, the others may have all other windows, and none of these is lost."""
     sent: list[tuple[Any, ...]] = []
 
-    class Slow:
-        def __init__(self, device: str) -> None:
-            self.device = device
+    class Pool:
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            pass
 
         def submit(self, call: Any, *arguments: Any) -> None:
             sent.append(arguments)
             raise ElmoError("enough")
 
-        def close(self) -> None:
+        def shutdown(self, **options: Any) -> None:
             pass
 
-    monkeypatch.setattr(parallel, "_Worker", Slow)
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", Pool)
     with pytest.raises(ElmoError, match="enough"):
         ParallelEmbedder(tmp_path, ["cpu"] * 10)
     assert sent[0][-1] == 10 * WINDOWS_PER_DEVICE

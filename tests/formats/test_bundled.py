@@ -84,7 +84,7 @@ def test_warm_puts_nothing_into_the_package_or_a_folder_of_that_name(
     before = [sorted(path.name for path in folder.iterdir()) for folder in (own, Path("en"))]
     code, _, err = run_main(["warm", "en", "text.txt"], monkeypatch, capsys)
     assert code == 2
-    assert "make one with 'elmo convert en FOLDER'" in err
+    assert "make a copy with 'elmo convert en FOLDER'" in err
     assert [sorted(path.name for path in folder.iterdir()) for folder in (own, Path("en"))] == before
     assert run_main(["warm", "./en", "text.txt"], monkeypatch, capsys)[0] == 0
     assert (Path("en") / "warm.safetensors").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -308,12 +309,22 @@ def test_a_file_that_was_replaced_is_refused(site: Site) -> None:
     site.files["/data.bin"] = DATA
     assert get(site) == DATA
     (record,) = download.cache_folder().glob("*/.download.json")
-    assert str(record) in message
-    record.unlink()  # as the message says
-    remove = list(record.parent.glob("data.bin"))
-    remove[0].unlink()
+    assert f"remove {record.parent} and load it again" in message
+    shutil.rmtree(record.parent)
     site.files["/data.bin"] = DATA[::-1]
     assert get(site) == DATA[::-1]
+
+
+def test_a_file_without_a_checksum_is_refused(site: Site) -> None:
+    get(site)
+    (record,) = download.cache_folder().glob("*/.download.json")
+    record.unlink()
+    with pytest.raises(
+        ElmoError, match=rf"no checksum in \.download\.json; remove {re.escape(str(record.parent))} and"
+    ):
+        get(site)
+    shutil.rmtree(record.parent)
+    assert get(site) == DATA
 
 
 def test_a_file_that_is_damaged_in_the_cache_is_refused(site: Site) -> None:

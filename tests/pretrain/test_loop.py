@@ -539,7 +539,7 @@ def test_patience_without_held_out_text_is_refused(
 ) -> None:
     for settings, heldout in ((recipe(evaluate_every_steps=5, patience=2), []), (recipe(patience=2), [["word1"]])):
         with pytest.raises(
-            ElmoError, match=r"^training\.patience: counts measurements .*heldout and training\.evaluate_every_steps"
+            ElmoError, match=r"^training\.patience: needs held-out text .*training\.evaluate_every_steps\)$"
         ):
             Pretrainer(corpus, tmp_path / "run", settings, heldout=heldout, device="cpu")
     assert not (tmp_path / "run").exists()
