@@ -202,13 +202,13 @@ def _opened(model: str, what: str, done: str) -> Generator[tuple[Model, Path]]:
     from elmo.formats.sources import is_bundled
     from elmo.targets import alone_in
 
+    if is_bundled(model):
+        raise ElmoError(f"{model}: is the package's own model; make a copy with 'elmo convert {model} FOLDER'")
     folder = _place_of(model)
     with alone_in(folder) if folder else nullcontext():  # so that no training replaces the weights meanwhile
         # What is stored now is not read: it may be damaged, and Windows cannot replace a file that is mapped.
         loaded = load_native(folder, with_types=False) if folder else load(model)
         require_bytes(loaded, done)  # such a model can't be converted either, as the next sentence advises
-        if is_bundled(model):
-            raise ElmoError(f"{model}: is the package's own model; make a copy with 'elmo convert {model} FOLDER'")
         if folder is None:
             raise ElmoError(
                 f"{model}: is not a native model folder, so {what} cannot be stored in it ({loaded.origin}); "

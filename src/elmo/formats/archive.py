@@ -36,7 +36,7 @@ _FACTS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, t
 _LONGEST_FACTS = 1 << 13
 """In bytes: the longest header of these types, which hold a long name or other facts about later entries."""
 
-PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The accepted compression methods of a zip. The others, bzip2 and LZMA, take as much memory as the file asks for:
 `zipfile` unpacks all that they make of a megabyte at once."""
 
@@ -138,8 +138,18 @@ def _safe_name(path: Path, name: str) -> PurePosixPath:
 
 
 def open_zip(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
-    """Open the zip archive in `file`, and refuse one with a huge file table before it is read. Messages name `path`."""
-    return zipfile.ZipFile(cast("IO[bytes]", _Sparing(file, path)))
+    """Open the zip archive in `file`, for which messages name `path`.
+
+    Raises:
+        ElmoError: If its file table is huge, before it is read, or if an entry has a rare compression method.
+    """
+    archive = zipfile.ZipFile(cast("IO[bytes]", _Sparing(file, path)))
+    for entry in archive.infolist():
+        if entry.compress_type not in _PACKINGS:
+            raise ElmoError(
+                f"{path}: {entry.filename!r} has a rare compression method; pack the files again as an ordinary zip"
+            )
+    return archive
 
 
 class _Sparing(io.BufferedIOBase):
@@ -175,10 +185,6 @@ def _zip_entries(path: Path) -> Iterator[_Entry]:
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
         for entry in archive.infolist():  # checks every entry before anything is written
             _safe_name(path, entry.filename)
-            if entry.compress_type not in PACKINGS:
-                raise ElmoError(
-                    f"{path}: {entry.filename!r} has a rare compression method; pack the files again as an ordinary zip"
-                )
             if stat.S_ISLNK(entry.external_attr >> 16):
                 raise ElmoError(f"{path}: refused, because its entry {entry.filename!r} is a link")
         if len(entries) > MOST_ENTRIES or sum(entry.file_size for entry in entries) > room(path.stat().st_size):

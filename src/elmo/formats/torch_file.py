@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
-from elmo.formats.archive import PACKINGS, open_zip
+from elmo.formats.archive import open_zip
 from elmo.formats.files import require_file
 from elmo.formats.tensors import Stored, room
 
@@ -136,8 +136,6 @@ def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> BinaryIO:
         # torch stores its records uncompressed, but reads compressed ones too.
         if sum(entry.file_size for entry in entries) > room(num_bytes):
             raise ElmoError(f"{path}: unpacks to more than a file of this size can contain")
-        if any(entry.compress_type not in PACKINGS for entry in entries):
-            raise ElmoError(f"{path}: has a rare compression method; save it again with torch.save")
         if len({entry.filename.lower() for entry in entries}) < len(entries):  # torch ignores case
             raise ElmoError(f"{path}: has two records of the same name; the file is damaged")
         # Reading a record to its end makes `zipfile` compare the checksum. The data is thrown away.
