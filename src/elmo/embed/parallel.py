@@ -72,12 +72,12 @@ class ParallelEmbedder(SentenceEmbedder):
             raise ElmoError("devices: the list is empty; name at least one device")
         gpus = list(map(find_gpu, devices))
         self._gpu = gpus[0]
+        self._most_on_the_way = WINDOWS_PER_DEVICE * len(devices)
         self.source = lasting_source(source)
         threads = max(1, num_threads() // max(1, gpus.count(None)))
         self._workers = [_Worker(device) for device in devices]
         try:
-            on_the_way = WINDOWS_PER_DEVICE * len(devices)
-            starts = [w.submit(_start, source, w.device, precision, threads, on_the_way) for w in self._workers]
+            starts = [worker.submit(_start, source, worker.device, precision, threads) for worker in self._workers]
             facts = [worker.wait(start) for worker, start in zip(self._workers, starts, strict=True)]
             if len({(fact.fingerprint, fact.precision) for fact in facts}) > 1:
                 raise ElmoError(f"devices: {', '.join(devices)} compute in different precisions; name one precision")
@@ -122,7 +122,7 @@ class ParallelEmbedder(SentenceEmbedder):
         for batch in batches:
             # Row r belongs to device r % num, independently of the batch size, which may change between calls.
             busy = self._workers[: len(batch)]
-            sent = [worker.submit(_embed, batch[number::num], options) for number, worker in enumerate(busy)]
+            sent = [self._send(worker, batch[number::num], options) for number, worker in enumerate(busy)]
             try:
                 parts = [_take(worker, future) for worker, future in zip(busy, sent, strict=True)]
             except ElmoError:
@@ -141,10 +141,10 @@ class ParallelEmbedder(SentenceEmbedder):
 
         try:
             for window in cut:
-                if len(on_the_way) == WINDOWS_PER_DEVICE * len(self._workers):
+                if len(on_the_way) == self._most_on_the_way:
                     yield take()
                 worker = min(self._workers, key=lambda worker: worker.num_waiting)
-                on_the_way.append((window, worker, worker.submit(_embed, window, options)))
+                on_the_way.append((window, worker, self._send(worker, window, options)))
             while on_the_way:
                 yield take()
         finally:
@@ -152,6 +152,10 @@ class ParallelEmbedder(SentenceEmbedder):
             # pool whose process was killed is ending them itself at the same time, and fails if both do it.
             for _, _, future in on_the_way:
                 future.add_done_callback(_free)
+
+    def _send(self, worker: _Worker, window: list[Sentence], options: EmbeddingOptions) -> Future[Parcel]:
+        """Have a device embed a window. All windows on the way may be in the memory of the same process."""
+        return worker.submit(_embed, window, options, self._most_on_the_way)
 
 
 def _take(worker: _Worker, future: Future[Parcel]) -> list[NDArray[np.float32]]:
@@ -217,13 +221,9 @@ class _Worker:
 _embedder: Embedder | None = None
 """The embedder of this process, if it is the process of a device."""
 
-_on_the_way = 0
-"""How many windows of this process may be waiting to be read."""
 
-
-def _start(source: str | Path, device: str, precision: Precision, threads: int, on_the_way: int) -> _LoadedModel:
-    global _embedder, _on_the_way
-    _on_the_way = on_the_way
+def _start(source: str | Path, device: str, precision: Precision, threads: int) -> _LoadedModel:
+    global _embedder
     use_threads(threads)
     _embedder = load(source, device=prepare_device(device), precision=precision)
     own = _embedder.fingerprint, _embedder.warm_fingerprint
@@ -231,9 +231,9 @@ def _start(source: str | Path, device: str, precision: Precision, threads: int, 
     return _LoadedModel(_embedder.config, *own, _embedder.precision, *text, _embedder.batch_tokens)
 
 
-def _embed(window: list[Sentence], options: EmbeddingOptions) -> Parcel:
+def _embed(window: list[Sentence], options: EmbeddingOptions, most_on_the_way: int) -> Parcel:
     assert _embedder is not None
-    return pack(_embedder.embed_window(window, options), _on_the_way)
+    return pack(_embedder.embed_window(window, options), most_on_the_way)
 
 
 def _reset_state() -> None:
