@@ -33,7 +33,9 @@ from elmo._native.arguments import (
     check_array,
     check_depth,
     check_ids,
+    check_lengths,
     clip_limit,
+    is_tanh,
     packed_sizes,
     thread_count,
     weight_shape,
@@ -234,9 +236,7 @@ class Convolution:
                 raise ValueError(f"a table is {table.shape}, but must be (width, A, K), with the same A for all")
             check_array("table", table, table.shape)
             check_array("bias", bias, table.shape[2:])
-        if activation not in ("relu", "tanh"):
-            raise ValueError(f"activation is {activation!r}, but must be 'relu' or 'tanh'")
-        self._filters, self._activation = list(zip(tables, biases, strict=True)), activation
+        self._filters, self._is_tanh = list(zip(tables, biases, strict=True)), is_tanh(activation)
         self.out_dim = sum(map(len, biases))
 
     def run(self, ids: NDArray[np.int32], lengths: NDArray[np.int32], out: Array, num_threads: int = 1) -> None:
@@ -252,17 +252,15 @@ class Convolution:
             ValueError: If an argument is not as described.
         """
         rows, columns = ids.shape
-        check_array("lengths", lengths, (rows,), dtype=np.int32)
         check_array("out", out, (rows, self.out_dim), written=True)
         alphabet = self._filters[0][0].shape[1]
         check_ids(ids, alphabet, max(len(table) for table, _ in self._filters))
-        if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
-            raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
-        offset, is_tanh, threads = 0, self._activation == "tanh", thread_count(num_threads)
+        check_lengths(lengths, ids)
+        offset, threads = 0, thread_count(num_threads)
         for table, bias in self._filters if rows else ():
             width, _, filters = table.shape
             sizes = rows, columns, width, alphabet, filters, self.out_dim, offset
-            extension().run_windows(table, bias, ids, lengths, out, None, *sizes, is_tanh, threads, LEVELS[0])
+            extension().run_windows(table, bias, ids, lengths, out, None, *sizes, self._is_tanh, threads, LEVELS[0])
             offset += len(bias)
 
 

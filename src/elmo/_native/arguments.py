@@ -33,6 +33,21 @@ def check_ids(ids: NDArray[np.int32], alphabet: int, width: int) -> None:
         raise ValueError(f"ids has {ids.shape[1]} columns, but must have {width}, the width of the filters, to 255")
 
 
+def check_lengths(lengths: NDArray[np.int32], ids: NDArray[np.int32]) -> None:
+    """Refuse lengths of words (N,) that are not within the columns of their characters (N, C)."""
+    rows, columns = ids.shape
+    check_array("lengths", lengths, (rows,), dtype=np.int32)
+    if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
+        raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
+
+
+def is_tanh(activation: str) -> bool:
+    """Return whether an activation is "tanh", and refuse one that is neither that nor "relu"."""
+    if activation not in ("relu", "tanh"):
+        raise ValueError(f"activation is {activation!r}, but must be 'relu' or 'tanh'")
+    return activation == "tanh"
+
+
 def weight_shape(name: str, weight: Array) -> tuple[int, int]:
     """Return the shape of a weight, which must have two dimensions."""
     if weight.ndim != 2 or 0 in weight.shape:

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from elmo import _native
 from elmo._native import extension, precision_code
-from elmo._native.arguments import check_array, check_ids, clip_limit, packed_sizes, thread_count
+from elmo._native.arguments import (
+    check_array,
+    check_ids,
+    check_lengths,
+    clip_limit,
+    is_tanh,
+    packed_sizes,
+    thread_count,
+)
 
 Array = NDArray[np.float32]
 Products = NDArray[np.float32] | NDArray[np.uint16]
@@ -51,17 +59,15 @@ def find_maxima(
     (width, alphabet, filters), (rows, columns) = table.shape, ids.shape
     check_array("table", table, (width, alphabet, filters))
     check_array("bias", bias, (filters,))
-    check_array("lengths", lengths, (rows,), dtype=np.int32)
     check_array("places", places, (rows, filters), written=True, dtype=np.uint8)
     check_ids(ids, alphabet, width)
-    if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
-        raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
-    stride, is_tanh = _check_features("out", out, rows, filters, offset), _is_tanh(activation)
+    check_lengths(lengths, ids)
+    stride, tanh = _check_features("out", out, rows, filters, offset), is_tanh(activation)
     check_array("out", out, (rows, stride), written=True)
     if rows:
         sizes = rows, columns, width, alphabet, filters, stride, offset
         threads = thread_count(num_threads)
-        extension().run_windows(table, bias, ids, lengths, out, places, *sizes, is_tanh, threads, _level())
+        extension().run_windows(table, bias, ids, lengths, out, places, *sizes, tanh, threads, _level())
 
 
 def add_to_table(
@@ -92,7 +98,7 @@ def add_to_table(
         ValueError: If an argument is not as described.
     """
     (width, alphabet, filters), (rows, columns) = d_table.shape, ids.shape
-    stride, is_tanh = _check_features("out", out, rows, filters, offset), _is_tanh(activation)
+    stride, tanh = _check_features("out", out, rows, filters, offset), is_tanh(activation)
     check_array("d_out", d_out, (rows, stride))
     check_array("places", places, (rows, filters), dtype=np.uint8)
     check_array("d_table", d_table, (width, alphabet, filters), written=True)
@@ -103,7 +109,7 @@ def add_to_table(
     if rows:
         sizes = rows, columns, width, alphabet, filters, stride, offset
         arrays = out, d_out, ids, places, d_table, d_bias
-        extension().run_windows_backward(*arrays, *sizes, is_tanh, thread_count(num_threads), _level())
+        extension().run_windows_backward(*arrays, *sizes, tanh, thread_count(num_threads), _level())
 
 
 def highway_forward(products: Products, bias: Array, x: Array, out: Array, num_threads: int = 1) -> None:
@@ -359,12 +365,6 @@ def _check_features(name: str, features: Array, rows: int, filters: int, offset:
     if not 0 <= offset <= features.shape[1] - filters:
         raise ValueError(f"{name} has {features.shape[1]} columns, but {filters} filters begin at column {offset}")
     return features.shape[1]
-
-
-def _is_tanh(activation: str) -> bool:
-    if activation not in ("relu", "tanh"):
-        raise ValueError(f"activation is {activation!r}, but must be 'relu' or 'tanh'")
-    return activation == "tanh"
 
 
 def _training_precision(products: Products, widths: tuple[int, ...]) -> int:
