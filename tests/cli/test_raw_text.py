@@ -220,6 +220,9 @@ def test_word_vectors_are_of_the_tokens_of_the_model(run: Run) -> None:
             name == "raw"
         )
     assert Path("of-raw.txt").read_text() == Path("of-tokenized.txt").read_text()
+    code, out, _ = run("types", "model", "raw.txt", "again.txt", "--min-count", "1", "--json")
+    used = json.loads(out)["reading"]
+    assert (code, used["tokenizer"], used["text"]) == (0, "ptb", "paragraphs")
     line = "\t".join(("1", "play", *"________")) + "\n"
     Path("a.conllu").write_text(line * 2)
     assert run("types", "model", "a.conllu", "one.txt", "--min-count", "2")[1].startswith(

@@ -112,10 +112,11 @@ def command(
     require_word_tests(similarity, analogies)
     started = time.monotonic()
     embedder = load(model, device=prepare_device(device), precision=precision)
-    suffix = ""
+    suffix, used = "", None
     if not Path(source).is_dir():  # a corpus was cut when it was prepared; `opened_corpus` refuses options about it
         choice = choose_reading(embedder, expand([source]), **reading)
-        reading, suffix = asdict(choice.reading), str(choice)
+        reading = used = asdict(choice.reading)
+        suffix = str(choice)
     with opened_corpus(source, out, reading) as corpus:
         found = type_vectors(
             embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=out.absolute().parent
@@ -130,6 +131,7 @@ def command(
         "dim": embedder.width,
         "num_tokens": num_tokens,
         "seconds": round(seconds, 3),
+        "reading": used,
     }
     what = counted(len(found.names), "word") if senses == 1 else f"{len(found.names):,} words and senses"
     figures |= run_word_tests(out, similarity, analogies, as_json)

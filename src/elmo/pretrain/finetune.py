@@ -85,7 +85,7 @@ def finetune(
     The same call again goes on where an earlier one was interrupted.
 
     Args:
-        model: The model, or what `elmo.load` takes. It is not changed.
+        model: The model, or what `elmo.load` takes. It is not changed, but one on a GPU is moved to the CPU.
         inputs: The files to train on.
         folder: The model folder to write. It also holds the corpus and the run folders.
         settings: Keys of `PretrainingConfig` to change, and their values: `{"n_epochs": 2}`. `default_settings` says
