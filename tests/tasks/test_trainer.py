@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -212,10 +213,13 @@ def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> 
     assert (longer.progress.epoch, longer.progress.step, longer.num_trained) == (3, 9, 72)
 
 
-def test_few_examples_are_repeated_in_an_epoch(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Five batches of 8 are made of only 8 examples, so that each is used ten times in two epochs."""
-    settings = recipe(training__max_epochs=2, training__epoch_steps=5)
-    trainer = make_trainer(tmp_path, settings, examples[:16])
+@pytest.mark.parametrize(("num_examples", "epochs", "times"), [(8, 2, 10), (16, 2, 5), (24, 3, 5)])
+def test_few_examples_are_repeated_in_an_epoch(
+    num_examples: int, epochs: int, times: int, recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """An epoch is made of five batches of 8. If they end in the middle of the examples, the next one begins there."""
+    settings = recipe(training__max_epochs=epochs, training__epoch_steps=5)
+    trainer = make_trainer(tmp_path, settings, examples[: 8 + num_examples])
     seen: list[NerExample] = []
     make_step = trainer.step
 
@@ -225,9 +229,10 @@ def test_few_examples_are_repeated_in_an_epoch(recipe: Recipe, examples: list[Ne
 
     trainer.step = watched
     trainer.train()
-    assert [row["step"] for row in curve(tmp_path)] == [5, 10]
-    assert {seen.count(example) for example in trainer.train_set} == {10}
-    assert trainer.num_trained == len(seen) == 80
+    assert [row["step"] for row in curve(tmp_path)] == [5, 10, 15][:epochs]
+    used = Counter(map(id, seen))
+    assert [used[id(example)] for example in trainer.train_set] == [times] * num_examples
+    assert trainer.num_trained == len(seen) == 40 * epochs
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from itertools import chain, cycle, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -84,8 +84,8 @@ class Trainer(Generic[E, P]):
         self._parameters = parameters
         self._products = None if config.precision == "float32" else PRODUCTS[config.precision]
         self.averages = Averages(model, config.ema_decay)
-        lengths = [task.length(example) for example in train]
-        self._lengths = [*islice(cycle(lengths), max(len(train), config.epoch_steps * config.batch_size))]
+        self._lengths = [task.length(example) for example in train]
+        self._epoch_size = max(len(train), config.epoch_steps * config.batch_size)
         with saving_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self.progress = resume_task(folder, model, self.optimizer, self.averages.tensors)
@@ -94,7 +94,7 @@ class Trainer(Generic[E, P]):
     @property
     def steps_per_epoch(self) -> int:
         """The number of batches in an epoch."""
-        return math.ceil(len(self._lengths) / self.config.batch_size)
+        return math.ceil(self._epoch_size / self.config.batch_size)
 
     @property
     def is_done(self) -> bool:
@@ -106,7 +106,7 @@ class Trainer(Generic[E, P]):
     @property
     def num_trained(self) -> int:
         """The number of examples that were trained on, over all epochs."""
-        return round(len(self._lengths) * self.progress.step / self.steps_per_epoch)
+        return round(self._epoch_size * self.progress.step / self.steps_per_epoch)
 
     @property
     def _minutes_are_up(self) -> bool:
@@ -129,7 +129,7 @@ class Trainer(Generic[E, P]):
                 for batch in self.plan()[self.progress.batch :]:
                     if self._minutes_are_up:
                         break
-                    self.step([self.train_set[index % len(self.train_set)] for index in batch])
+                    self.step([self.train_set[index] for index in batch])
                     bar.set_postfix_str(self._describe(), refresh=False)
                     bar.update()
                     if time.monotonic() - saved > 60 * self.config.checkpoint_every_minutes:
@@ -156,9 +156,14 @@ class Trainer(Generic[E, P]):
     def plan(self) -> list[list[int]]:
         """Return the batches of the current epoch, as indices into the training set.
 
-        A set that is repeated in an epoch has indices beyond its end, which begin again at its first example.
+        An epoch of a small set, which has some examples more often than others, begins where the last one ended. So all
+        examples are used equally often in the long run.
         """
-        return plan_epoch(self._lengths, self.config.batch_size, self.config.seed, self.progress.epoch)
+        size, epoch = len(self.train_set), self.progress.epoch
+        indices = [place % size for place in range(epoch * self._epoch_size, (epoch + 1) * self._epoch_size)]
+        lengths = [self._lengths[index] for index in indices]
+        batches = plan_epoch(lengths, self.config.batch_size, self.config.seed, epoch)
+        return [[indices[place] for place in batch] for batch in batches]
 
     def step(self, examples: Sequence[E]) -> None:
         """Update the parameters once, and count the step in `progress`.
