@@ -106,6 +106,23 @@ def test_batches_and_padding_change_nothing(examples: list[ColumnSentence]) -> N
     assert sum(parts) == pytest.approx(whole, rel=1e-5)
 
 
+@pytest.mark.parametrize("width", [2, 4, 6])
+def test_the_first_lstm_has_no_residual_connection_whatever_the_width(
+    width: int, examples: list[ColumnSentence]
+) -> None:
+    """All others have one. With words of width 4, the first one's input is as wide as its output, 16."""
+    model = make_tagger(make_recipe(words__dim=width, characters__widths=[2], characters__filters=12), examples).eval()
+    read: list[torch.Tensor] = []
+    written: list[torch.Tensor] = []
+    for rnn in model.rnns:
+        rnn.register_forward_hook(lambda _, given, made: (read.append(given[0]), written.append(made))[0])
+    model.heads[0].register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    model.loss(examples[:1])
+    assert read[0].shape[2] == width + 12
+    torch.testing.assert_close(read[1], written[0], rtol=0, atol=0)
+    torch.testing.assert_close(read[2], (written[0] + written[1])[0], rtol=0, atol=0)
+
+
 def test_dropout_and_initial_weights_depend_on_the_seed(examples: list[ColumnSentence]) -> None:
     assert loss_depends_on_seed(make_tagger(make_recipe(), examples), examples)
 

@@ -161,7 +161,9 @@ class LemmaHead(LabelHead):
 
 
 class TagModel(TaskModel[ColumnSentence, TagPrediction]):
-    """Word, character and ELMo vectors, a stack of biLSTMs with residual connections, and a softmax for each target.
+    """Word, character and ELMo vectors, a stack of biLSTMs, and a softmax for each target.
+
+    Every biLSTM but the first has a residual connection, if it is as wide as the one before.
 
     Source: Straka 2018, sec. 3, whose tagger this follows.
     """
@@ -216,9 +218,10 @@ class TagModel(TaskModel[ColumnSentence, TagPrediction]):
         elmo = self.elmo(sentences)
         characters = self.characters(sentences)
         x = torch.cat([self.words(sentences), characters, elmo.input], dim=2)
-        for rnn in self.rnns:
+        for number, rnn in enumerate(self.rnns):
             y = rnn(variational_dropout(x, self._dropout, self.training), packing)
-            x = x + y if x.shape == y.shape else y
+            # Never around the first one: whether its input happens to be as wide as its output depends on ELMo's width.
+            x = x + y if number and x.shape == y.shape else y
         x = F.dropout(torch.cat([x, elmo.output], dim=2)[mask], self._dropout, self.training)
         spelled = torch.cat([x, F.dropout(characters[mask], self._dropout, self.training)], dim=1)
         return [
