@@ -36,6 +36,13 @@ def test_a_setting_with_a_key_twice_is_refused() -> None:
         parse_override("words={dim: 5, dim: 6}")
 
 
+def test_a_section_keeps_the_keys_that_are_not_set() -> None:
+    changed = load_task_recipe("ner", settings={"training": {"max_epochs": 5}, "elmo.at": "output"})
+    assert changed == load_task_recipe("ner", settings={"training.max_epochs": 5, "elmo.at": "output"})
+    with pytest.raises(ElmoError, match="training: unknown key 'max_epoch'"):
+        load_task_recipe("ner", settings={"training": {"max_epoch": 5}})
+
+
 def test_sections_may_have_the_same_keys() -> None:
     """So may a mapping and another one that it is merged with."""
     _, found = parse_override("words=[&a {dim: 5}, {<<: *a, dim: 6}, {dim: 7, '7': 8, 7: 9}]")

@@ -161,4 +161,9 @@ def _set(values: Any, key: str, value: object) -> None:
         values = values[parent]
     if not isinstance(values, dict):
         raise ElmoError(f"recipe key {key!r}: {'.'.join(parents) or 'the recipe'} has no keys")
-    values[last] = value
+    section = values.get(last)
+    if isinstance(section, dict) and isinstance(value, Mapping):  # the section's other keys stay
+        for name, own in cast("Mapping[str, object]", value).items():
+            _set(section, name, own)
+    else:
+        values[last] = value
