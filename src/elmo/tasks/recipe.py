@@ -24,8 +24,8 @@ class ElmoConfig:
     """How a task uses ELMo.
 
     Attributes:
-        at: Where the ELMo vectors are added: to the `input` of the task's lowest RNN, to its `output`, or to `both`.
-            Each place has its own scalar mix.
+        at: Where the ELMo vectors are added: to the `input` of the task's lowest RNN, to its `output` (that of the
+            highest one, if RNNs follow each other directly), or to `both`. Each place has its own scalar mix.
         layers: The layers that are mixed: `all`, or only the `top` one.
         gamma: Whether each mix is scaled by a trained number. If false, the scale is 1 (appendix A.2).
         dropout: Dropout of the mixed vectors.

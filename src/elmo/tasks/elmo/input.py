@@ -34,9 +34,9 @@ One of them may be ten times as long as the others.
 
 
 class ElmoVectors(NamedTuple):
-    """The vectors that go to the input and to the output of a task's lowest RNN: (B, T, D) each, zeros at padding.
+    """The vectors that go to the input and to the output of a task's RNN: (B, T, D) each, zeros at padding.
 
-    D is 0 at a place that ELMo does not go to.
+    D is 0 at a place that ELMo does not go to (see `ElmoConfig.at`).
     """
 
     input: Tensor
