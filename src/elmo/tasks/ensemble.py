@@ -68,6 +68,8 @@ def predict_together(members: Members, examples: Sequence[Any], batch_size: int)
             elmo, layers = member.model.elmo, member.model.elmo.layers
             if isinstance(layers, LiveLayers) and member.recipe.elmo.vectors == "cached":
                 elmo.layers = layers.cached(sentences, Path(folder))
-            found.append(predict(task, member.model, examples, batch_size))
-            elmo.layers = layers
+            try:
+                found.append(predict(task, member.model, examples, batch_size))
+            finally:
+                elmo.layers = layers
     return [task.combine(recipe, predictions) for predictions in zip(*found, strict=True)]
