@@ -50,6 +50,12 @@ def require_parent(path: Path) -> None:
         raise ElmoError(f"{path}: there is no folder {path.parent}; make it first")
 
 
+def require_folder(path: Path) -> None:
+    """Refuse a path that is to be a folder, and is something else. It need not exist."""
+    if os.path.lexists(path) and not path.is_dir():
+        raise ElmoError(f"{path}: is not a folder; name one, or a path where there is nothing yet")
+
+
 def require_new_file(path: Path) -> None:
     """Refuse a path that already exists, or whose folder does not exist."""
     require_parent(path)

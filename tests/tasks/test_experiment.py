@@ -285,6 +285,58 @@ def test_the_same_experiment_continues(
     assert scores(Experiment(config).run()) == scores(wanted)
 
 
+def test_a_seed_may_be_finished_by_itself(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on sharing the biLM of all seeds, so that the others can be trained afterwards."""
+    config = make_config(files, recipe(), num_seeds=2)
+    with monkeypatch.context() as patch:
+        interrupt(patch, 7)
+        assert Experiment(config).run() == []
+    (alone,) = Experiment(make_config(files, recipe(), "run/seed-0")).run()
+    assert not (config.folder / "seed-0" / "bilm").exists()
+    load_run(config.folder / "seed-0")
+    first, second = Experiment(config).run()
+    assert first == alone
+    assert second.seed == 1
+
+
+def test_a_test_set_that_was_not_there_before(files: Path, recipe: Recipe) -> None:
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(replace(config, test=None)).run()
+    with pytest.raises(ElmoError, match="run: was started with no test set; choose another run folder"):
+        Experiment(config).run()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"folder": "a.txt"}, r"a\.txt: is not a folder"),
+        ({"folder": "a.txt", "num_seeds": 2}, r"a\.txt: is not a folder"),
+        ({"cache": "a.txt"}, r"a\.txt: is not a folder"),
+        ({"elmo": "none-there"}, "none-there"),
+    ],
+)
+def test_what_is_wrong_is_found_before_files_are_read(
+    changes: dict[str, Any], says: str, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large files take minutes to read."""
+    monkeypatch.chdir(files)
+    Path("a.txt").write_text("mine")
+    config = replace(make_config(files, recipe()), train="missing.conll")
+    with pytest.raises(ElmoError, match=says):
+        Experiment(
+            replace(
+                config, **{key: Path(value) if key in ("folder", "cache") else value for key, value in changes.items()}
+            )
+        )
+    assert Path("a.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_there_is_at_least_one_seed(number: int, files: Path, recipe: Recipe) -> None:
+    with pytest.raises(ElmoError, match="num_seeds"):
+        make_config(files, recipe(), num_seeds=number)
+
+
 def test_an_unfinished_run_of_several_seeds_names_its_seeds(
     files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,12 +470,12 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
             make_config(files, recipe(training__max_epochs=1, training__clip_norm=None)),
             r"run: was started with training\.clip_norm: 5\.0, not null; choose",
         ),
-        (make_config(files, recipe(training__max_epochs=1), elmo=None), "run: was started with another biLM; choose"),
+        (make_config(files, recipe(training__max_epochs=1), elmo=None), "run: was started with a biLM; choose"),
         (
             replace(make_config(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")),
             "run: was started with another dev set; choose",
         ),
-        (replace(make_config(files, recipe(training__max_epochs=1)), test=None), "was started with another test set"),
+        (replace(make_config(files, recipe(training__max_epochs=1)), test=None), "was started with a test set; choose"),
         (make_config(files, recipe(training__max_epochs=2)), "was finished with other settings"),
         (make_config(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
         (
@@ -456,7 +508,7 @@ def test_a_start_that_trained_nothing_leaves_the_folder_free(
     results = Experiment(other).run()
     assert len(results) == num_seeds
     assert not (config.folder / "bilm").exists()
-    with pytest.raises(ElmoError, match=r"run(/seed-0)?: was started with another biLM"):
+    with pytest.raises(ElmoError, match=r"run(/seed-0)?: was started with no biLM"):
         Experiment(config).run()
 
 
@@ -487,7 +539,7 @@ def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -
     config = make_config(files, recipe(training__max_epochs=1), num_seeds=2)
     results = Experiment(config).run()
     before = (config.folder / "results.json").read_bytes()
-    for changes, elmo, says in (({"dropout": 0.3}, "model", r"dropout: 0\.2, not 0\.3"), ({}, None, "another biLM")):
+    for changes, elmo, says in (({"dropout": 0.3}, "model", r"dropout: 0\.2, not 0\.3"), ({}, None, "a biLM")):
         other = make_config(files, recipe(training__max_epochs=1, training__seed=2, **changes), elmo=elmo, num_seeds=2)
         with pytest.raises(ElmoError, match=f"seed-[01]: was started with {says}; choose"):
             Experiment(other).run()

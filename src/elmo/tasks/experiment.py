@@ -20,7 +20,8 @@ from elmo.formats.files import write_all, write_json, write_text
 from elmo.formats.model import Model, require_warm_state
 from elmo.formats.sources import is_bundled
 from elmo.nn.devices import use_device
-from elmo.targets import alone_in
+from elmo.schema import require_positive
+from elmo.targets import alone_in, require_folder
 from elmo.tasks.card import Result, task_card
 from elmo.tasks.checkpoint import CHECKPOINT
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
@@ -38,6 +39,7 @@ from elmo.tasks.run_folder import (
     checksum_of_examples,
     claim_task_run,
     is_left_by_another,
+    is_one_of_several,
     is_run,
     keep_bilm,
     make_elmo_input,
@@ -90,6 +92,9 @@ class ExperimentConfig:
     num_seeds: int = 1
     device: str = "auto"
     tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        require_positive("num_seeds", self.num_seeds)
 
 
 Sets = Mapping[str, Sequence[Any]]
@@ -157,6 +162,8 @@ class Experiment:
         self.folders = SeedFolders(config.folder, config.num_seeds)
         # Before files are read, and before a biLM is fine-tuned for this experiment: both may take long.
         self.folders.check()
+        self.bilm: Model | None = None if config.elmo == NO_ELMO else formats.load(config.elmo)
+        self._check_bilm()
         sets = read_sets(config) if sets is None else sets
         for name, path, examples in (("training", config.train, sets["train"]), ("dev", config.dev, sets["dev"])):
             try:
@@ -169,9 +176,7 @@ class Experiment:
         self.vocabularies = self.task.vocabularies(self.sets["train"], config.recipe, found)
         self.note = config.recipe.words and describe_words(config.recipe.words, found)
         """One sentence on the word vectors for the user who starts the training, or None."""
-        self.bilm: Model | None = None if config.elmo == NO_ELMO else formats.load(config.elmo)
         self.results: list[Result] = []
-        self._check_bilm()
 
     def with_elmo(self, elmo: str) -> Experiment:
         """Return the same experiment with another ELMo model, without reading the files again.
@@ -248,6 +253,8 @@ class Experiment:
         if self.config.cache is not None and (self.bilm is None or vectors != "cached"):
             reason = "without ELMo" if self.bilm is None else f"with elmo.vectors: {vectors}"
             raise ElmoError(f"cache {self.config.cache}: {reason} no vectors are kept; leave it out")
+        if self.config.cache is not None:
+            require_folder(self.config.cache)
         if self.bilm is None:
             return
         if self.bilm.lexicon is not None and self.config.with_bilm:
@@ -281,8 +288,8 @@ class Experiment:
         """Return the result of one seed, or None if it was interrupted."""
         config, recipe = self.config, self._recipe_of(seed)
         claim_task_run(folder, run_config, recipe, self.vocabularies)
-        if self.bilm is not None and config.with_bilm:
-            keep_bilm(self.bilm, config.folder / BILM)
+        if self.bilm is not None and run_config.bilm in (BILM, SHARED_BILM):
+            keep_bilm(self.bilm, folder / run_config.bilm)
         if known := read_results(folder):
             (folder / CHECKPOINT).unlink(missing_ok=True)  # a process that was killed after writing results left it
             return known[0]
@@ -331,9 +338,9 @@ class Experiment:
         if self.bilm is not None:
             is_file = Path(config.elmo).exists() and not is_bundled(config.elmo)
             source = str(Path(config.elmo).resolve()) if is_file else config.elmo
-            kept = BILM if config.num_seeds == 1 else SHARED_BILM
-            bilm = kept if config.with_bilm else source
             checksum = fingerprint(self.bilm, with_warm_state=config.recipe.elmo.state == "warm")
+            shared = config.num_seeds > 1 or is_one_of_several(config.folder, checksum)
+            bilm = (SHARED_BILM if shared else BILM) if config.with_bilm else source
         sets = {name: checksum_of_examples(examples) for name, examples in self.sets.items()}
         return RunConfig(FORMAT, config.task, bilm=bilm, fingerprint=checksum, **sets)
 

@@ -212,6 +212,14 @@ def is_run(folder: Path) -> bool:
     return isinstance(values, dict) and {"task", "recipe"} <= values.keys()
 
 
+def is_one_of_several(folder: Path, bilm: str) -> bool:
+    """Return whether a folder is that of one seed in the folder of several, which share the biLM of this checksum."""
+    if not is_run(folder):
+        return False
+    config = read_config(folder)[0]
+    return (config.bilm, config.fingerprint) == (SHARED_BILM, bilm) and (folder / SHARED_BILM).exists()
+
+
 def seed_folder(run: Path, seed: int) -> Path:
     """Return the subfolder in which one of several seeds is trained."""
     return run / f"seed-{seed}"
@@ -352,7 +360,11 @@ def _difference(before: RunConfig, now: RunConfig) -> str | None:
     if before.task != now.task:
         return f"task {before.task}, not {now.task}"
     names = {"fingerprint": "biLM", "train": "training set", "dev": "dev set", "test": "test set"}
-    return next((f"another {name}" for key, name in names.items() if getattr(before, key) != getattr(now, key)), None)
+    for key, name in names.items():
+        had, has = getattr(before, key), getattr(now, key)
+        if had != has:
+            return f"no {name}" if had is None else f"a {name}" if has is None else f"another {name}"
+    return None
 
 
 def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all, write_json
+from elmo.targets import require_folder
 from elmo.tasks.card import Result, best_of, spread, summarize
 from elmo.tasks.checkpoint import WEIGHTS
 from elmo.tasks.run_folder import (
@@ -54,6 +55,7 @@ class SeedFolders:
         Raises:
             ElmoError: If the folder is refused.
         """
+        require_folder(self.run)
         started = started_seeds(self.run)
         if self.num_seeds == 1:
             if started:
