@@ -33,7 +33,14 @@ def write_text(path: Path, num_sentences: int = 300, seed: int = 0) -> Path:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Return a corpus of 300 sentences over 40 words, which has the three special words as well."""
     folder = tmp_path_factory.mktemp("pretrain")
-    return prepare([str(write_text(folder / "text.txt"))], folder / "corpus", min_count=1, workers=1, language="en")
+    return prepare(
+        [str(write_text(folder / "text.txt"))],
+        folder / "corpus",
+        min_count=1,
+        workers=1,
+        language="en",
+        license="cc0-1.0",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -110,6 +110,25 @@ def test_options_reach_the_training(corpus: Corpus, tmp_path: Path, monkeypatch:
     assert seen == [SkipGramConfig(**given)]
 
 
+def test_settings_reach_gensim(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, object] = {}
+
+    class EnoughError(Exception):
+        pass
+
+    def word2vec(**settings: object) -> None:
+        seen.update(settings)
+        raise EnoughError
+
+    monkeypatch.setattr(gensim.models, "Word2Vec", word2vec)
+    with pytest.raises(EnoughError):
+        skipgram.train_static(
+            corpus, tmp_path / "v.txt", SkipGramConfig(dim=4, min_count=2, window=3, workers=8, seed=7)
+        )
+    size = {"vector_size": 4, "min_count": 2, "window": 3}
+    assert seen == size | {"workers": 8, "seed": 7, "negative": 5, "sg": 1}
+
+
 def test_the_command_repeats_itself(
     corpus: Corpus, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
