@@ -391,6 +391,14 @@ def test_sentences_end_by_the_rules_of_their_language(language, sentences):
     assert split_sentences(" ", language) == []
 
 
+@pytest.mark.skipif(importlib.util.find_spec("sentencex") is None, reason="needs the extra sentences")
+@pytest.mark.parametrize("language", ["fr", "ar"])
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u2009\u3000", "\u2028", "\u0085"])
+def test_a_wide_space_before_a_period_is_kept(space, language):
+    sentences = [f"Le plan A{space}. Il part.", "Oui."]
+    assert split_sentences(" ".join(sentences), language) == sentences
+
+
 def test_sentences_of_english_need_no_other_rules(monkeypatch):
     """Text of no particular language, whose code is `xx`, needs no other rules either."""
     monkeypatch.setattr("elmo.text.rules.import_extra", None)
