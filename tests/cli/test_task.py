@@ -242,7 +242,7 @@ def test_interrupted_fine_tuning_continues(folder: Path, monkeypatch: pytest.Mon
         (["--finetune", "run/tuned"], "run/tuned: is inside the run folder; name another folder"),
         (
             ["--finetune", "model"],
-            "model: holds a config.json that does not belong to a fine-tuning; name a new folder",
+            "model: holds README.md, which does not belong to a fine-tuning; name a new folder",
         ),
     ],
 )

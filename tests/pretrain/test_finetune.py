@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -154,7 +155,7 @@ def test_text_in_another_encoding(pretrained: Path, tmp_path: Path) -> None:
 
 
 def test_what_a_killed_start_left_is_removed(pretrained: Path, task: Path, tmp_path: Path) -> None:
-    (tmp_path / "tuned" / ".corpus_left" / "corpus").mkdir(parents=True)
+    (tmp_path / "tuned" / ".corpus.unfinished-left" / "corpus").mkdir(parents=True)
     prepare_corpus(load(pretrained), [str(task)], tmp_path / "tuned", False, workers=1)
     assert [path.name for path in (tmp_path / "tuned").iterdir()] == ["corpus"]
 
@@ -383,11 +384,53 @@ def test_other_text_in_the_same_folder_is_refused(pretrained: Path, task: Path, 
 def test_another_model_is_not_replaced(pretrained: Path, task: Path) -> None:
     """A user may name the model's own folder by mistake, instead of a new one."""
     before = sorted(pretrained.rglob("*"))
-    with pytest.raises(
-        ElmoError, match=r"holds a config\.json that does not belong to a fine-tuning; name a new folder"
-    ):
+    with pytest.raises(ElmoError, match=r"holds README\.md, which does not belong to a fine-tuning; name a new folder"):
         prepare_corpus(load(pretrained), [str(task)], pretrained, False, workers=1)
     assert sorted(pretrained.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["corpus/notes.txt", "README.md", "corpus.json", "corpus"])
+def test_files_of_the_user_stay_as_they_are(name: str, pretrained: Path, task: Path, tmp_path: Path) -> None:
+    """They may be anything that stands in the folder, or the folder itself a file."""
+    folder = tmp_path / "mine"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text("my own notes")
+    with pytest.raises(ElmoError, match=rf"mine: holds {re.escape(name.split('/')[0])}, which does not belong to a"):
+        prepare_corpus(load(pretrained), [str(task)], folder, False, workers=1)
+    with pytest.raises(ElmoError, match="is not a folder"):
+        prepare_corpus(load(pretrained), [str(task)], task, False, workers=1)
+    assert [path.read_text() for path in folder.rglob("*") if path.is_file()] == ["my own notes"]
+
+
+def test_a_readme_next_to_a_corpus_is_not_replaced(pretrained: Path, task: Path, tmp_path: Path) -> None:
+    model = load(pretrained)
+    prepare_corpus(model, [str(task)], tmp_path / "mine", False, workers=1)
+    prepare_corpus(model, [str(task)], tmp_path / "mine", False, workers=1)
+    (tmp_path / "mine" / "README.md").write_text("my own notes")
+    with pytest.raises(ElmoError, match=r"mine: holds README\.md, which does not belong to a fine-tuning"):
+        prepare_corpus(model, [str(task)], tmp_path / "mine", False, workers=1)
+
+
+def test_hidden_folders_of_the_user_stay(pretrained: Path, task: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine" / ".corpus-sources").mkdir(parents=True)
+    (tmp_path / "mine" / ".corpusrc").write_text("mine")
+    prepare_corpus(load(pretrained), [str(task)], tmp_path / "mine", False, workers=1)
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == {".corpus-sources", ".corpusrc", "corpus"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"device": "tpu"}, "device: 'tpu' is unknown"),
+        ({"settings": {"loss": "adaptive"}}, "which adaptive cannot train"),
+    ],
+)
+def test_mistakes_leave_no_folder(
+    changes: dict[str, Any], says: str, pretrained: Path, task: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ElmoError, match=says):
+        finetune(pretrained, [task], tmp_path / "tuned", **changes)
+    assert not (tmp_path / "tuned").exists()
 
 
 def test_short_text_has_few_streams(corpus: Corpus) -> None:

@@ -17,19 +17,20 @@ import torch
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.formats.model import Model, require_characters, require_softmax
-from elmo.formats.native import FILES, is_native, save_trained
-from elmo.nn.devices import use_device
+from elmo.formats.native import is_native, save_trained
+from elmo.nn.devices import find_device, use_device
 from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.pretrain.loop import Pretrainer, Sentences
+from elmo.pretrain.objective import make_softmax
 from elmo.pretrain.perplexity import Perplexity, require_heldout, score_sentences
 from elmo.pretrain.processes import started_together
 from elmo.pretrain.recipe import PretrainingConfig, Recipe
 from elmo.pretrain.run_folder import is_begun_with
 from elmo.schema import from_mapping
-from elmo.targets import alone_in
+from elmo.targets import alone_in, require_folder
 from elmo.text.choice import choose_cut, sample_of
 from elmo.text.conllu import layout_by_name
-from elmo.text.corpus import Corpus
+from elmo.text.corpus import DESCRIPTION, Corpus
 from elmo.text.prepare import prepare
 from elmo.text.reading import Reading, expand
 
@@ -43,7 +44,7 @@ NEW_SOFTMAX_RATE = 0.2
 SAMPLE = 1000
 """How many sentences of the training text perplexity is measured on if no held-out text is given."""
 
-WORK = ".corpus"
+WORK = ".corpus.unfinished-"
 """The prefix of the temporary folders in which a corpus is prepared."""
 
 
@@ -117,6 +118,7 @@ def finetune(
     """
     model, folder, settings = model if isinstance(model, Model) else load(model), Path(folder), settings or {}
     # Mistakes are found first, so that they leave no folder behind.
+    find_device(device)
     finetuning_config(model, settings, new_softmax)
     require_heldout(heldout)
     if reading is None:
@@ -157,6 +159,8 @@ def finetuning_config(
     for name in ("evaluate_every_steps", "patience"):
         if getattr(config, name) is not None:
             raise ElmoError(f"training.{name}: fine-tuning measures only before and after training; leave it out")
+    if model.softmax is not None and not new_softmax:  # refuse a loss that can't train the model's softmax
+        make_softmax(config, model.softmax.num_words, model.config.lstm.projection_dim, model.softmax)
     if corpus is not None and "batch_size" not in settings:
         config = replace(config, batch_size=default_batch_size(corpus, config.unroll_steps))
     return config
@@ -191,13 +195,12 @@ def prepare_corpus(
     if not new_softmax:
         require_softmax(model, "Pass new_softmax=True to train one on this text first, with the biLM frozen")
     path = folder / "corpus"
-    if not path.exists() and (held := next((name for name in FILES if (folder / name).exists()), None)):
-        raise ElmoError(f"{folder}: holds a {held} that does not belong to a fine-tuning; name a new folder")
+    _require_finetuning(folder)
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(folder), TemporaryDirectory(dir=folder, prefix=WORK) as work:
-            for left in folder.glob(f"{WORK}*"):  # left by a process that was killed
+            for left in folder.glob(f"{WORK}*/"):  # left by a process that was killed
                 if left != Path(work):
                     shutil.rmtree(left)
             made = Path(work) / "corpus"
@@ -221,6 +224,18 @@ def prepare_corpus(
             with suppress(OSError):  # another process may work there by now
                 folder.rmdir()
     return Corpus.open(path)
+
+
+def _require_finetuning(folder: Path) -> None:
+    """Refuse a folder that exists and is neither empty nor that of a fine-tuning."""
+    require_folder(folder)
+    names = sorted(path.name for path in folder.glob("[!.]*"))
+    is_begun = (folder / "corpus" / DESCRIPTION).is_file()
+    # A corpus alone may be that of a start that was stopped early. Other files come after those of a training.
+    if is_begun and (names == ["corpus"] or {"softmax", "run"} & {*names}):
+        return
+    if others := [name for name in names if name != "corpus" or not is_begun]:
+        raise ElmoError(f"{folder}: holds {others[0]}, which does not belong to a fine-tuning; name a new folder")
 
 
 def default_settings(model: Model, new_softmax: bool = False) -> dict[str, object]:

@@ -16,7 +16,6 @@ from elmo.pretrain.finetune import (
     new_softmax_config,
     prepare_corpus,
 )
-from elmo.targets import require_folder
 from elmo.tasks.elmo.cache import as_read, reads_lower_case
 from elmo.tasks.experiment import Experiment
 from elmo.tasks.task import distinct_lines
@@ -39,7 +38,6 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
     config, task, model = experiment.config, experiment.task, experiment.bilm
     if model is None:
         raise ElmoError("finetune: without ELMo there is nothing to fine-tune; name a model, or leave it out")
-    require_folder(folder)
     if config.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
     if config.recipe.elmo.state == "warm" and not (is_finetuned(model, folder) and load(folder).warm_state is not None):
