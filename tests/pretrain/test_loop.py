@@ -298,6 +298,79 @@ def test_options_and_heldout_text_reach_the_run(
     assert rows[3] == pytest.approx(wanted.mean)
 
 
+def test_other_heldout_text_is_measured(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A finished run reports the perplexity of the text that it is given, not of the one that it was given before."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("word1 word3 word9\n" * 3)
+    Path("b.txt").write_text("word39 word0 word2 word8\n")
+    write_recipe(recipe(max_steps=5), Path("recipe.yaml"))
+    command = ["pretrain", str(corpus.folder), "run", "--recipe", "recipe.yaml", "--device", "cpu", "--json"]
+    found: list[float] = []
+    for name in ("a.txt", "b.txt", "a.txt"):
+        code, out, _ = run_main([*command, "--heldout", name], monkeypatch, capsys)
+        assert code == 0
+        found.append(json.loads(out)["heldout_perplexity"])
+        wanted = Perplexity.of(score_sentences(load("run"), read_sentences([name], corpus.reading)))
+        assert found[-1] == pytest.approx(wanted.mean)
+    assert found[0] == pytest.approx(found[2])
+    assert found[0] != pytest.approx(found[1])
+    assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.csv")] == [5, 5, 5]
+
+
+def test_patience_compares_the_same_text(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    settings = recipe(max_steps=5, evaluate_every_steps=2, patience=3)
+    texts = [["word1", "word3"]], [["word3", "word1"]]
+    Pretrainer(corpus, tmp_path / "run", settings, heldout=texts[0], device="cpu").train()
+    Pretrainer(corpus, tmp_path / "run", settings, heldout=texts[0], device="cpu")
+    with pytest.raises(ElmoError, match=r"run: was begun with other held-out text, .*; name that text again, or"):
+        Pretrainer(corpus, tmp_path / "run", settings, heldout=texts[1], device="cpu")
+
+
+def test_a_tokenizer_that_a_corpus_names_is_not_run(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A corpus may come from a stranger. The user can name the function, or another tokenizer."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("mine.py").write_text("def cut(text):\n    open('was-run', 'a').close()\n    return text.split()\n")
+    Path("text.txt").write_text("word1 word3 word9\n" * 30)
+    prepare(["text.txt"], tmp_path / "corpus", min_count=1, workers=1, tokenizer="mine:cut")
+    Path("was-run").unlink()
+    write_recipe(recipe(max_steps=1), Path("recipe.yaml"))
+    command = ["pretrain", "corpus", "run", "--recipe", "recipe.yaml", "--device", "cpu"]
+    code, out, err = run_main([*command, "--heldout", "text.txt"], monkeypatch, capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("elmo: corpus: names tokenizer mine:cut, a function from outside of this package; ")
+    assert err.endswith("add --tokenizer mine:cut\n")
+    assert not Path("run").exists()
+    for name in ("whitespace", "mine:cut"):
+        assert not Path("was-run").exists()
+        assert run_main([*command, "--heldout", "text.txt", "--tokenizer", name], monkeypatch, capsys)[0] == 0
+    assert Path("was-run").exists()
+    Path("x.conllu").write_text("\t".join(("1", "word1", *"________")) + "\n")
+    assert run_main([*command, "--heldout", "x.conllu"], monkeypatch, capsys)[0] == 0
+    _, _, err = run_main([*command, "--heldout", "x.conllu", "--tokenizer", "mine:cut"], monkeypatch, capsys)
+    assert err.startswith("elmo: tokenizer mine:cut: the words of CoNLL-U are given; leave it out")
+    _, _, err = run_main([*command, "--tokenizer", "mine:cut"], monkeypatch, capsys)
+    assert err.startswith("elmo: --tokenizer: there is no held-out text to cut")
+
+
+def test_a_small_vocabulary_has_a_perplexity_without_heldout_text(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A vocabulary that is no larger than the sample is scored as a whole."""
+    monkeypatch.chdir(tmp_path)
+    for number, end in (
+        (43, r"training loss [\d.]+, perplexity [\d.]+/[\d.]+$"),
+        (42, r"training loss [\d.]+ \(sampled\)$"),
+    ):
+        write_recipe(recipe(max_steps=5, n_negative_samples_batch=number), Path("recipe.yaml"))
+        command = ["pretrain", str(corpus.folder), f"run{number}", "--recipe", "recipe.yaml", "--device", "cpu"]
+        assert re.search(end, run_main(command, monkeypatch, capsys)[1].strip())
+
+
 def test_a_run_refuses_to_start_from_a_model_that_does_not_fit(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:

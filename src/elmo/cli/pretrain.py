@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
     from elmo.pretrain.loop import Pretrainer
+    from elmo.text.corpus import Corpus
 
 
 @click.command(
@@ -60,6 +62,12 @@ if TYPE_CHECKING:
     "(x.conllu).",
 )
 @click.option(
+    "--tokenizer",
+    metavar="NAME",
+    help="Tokenizer of the held-out text. Default: that of the corpus. If that is a function of yours "
+    "(MODULE:FUNCTION), name it here again: a corpus may come from a stranger, so it is not run unasked.",
+)
+@click.option(
     "--evaluate-every",
     type=click.IntRange(1),
     metavar="N",
@@ -77,6 +85,7 @@ def command(
     max_steps: int | None,
     max_minutes: float | None,
     heldout: str | None,
+    tokenizer: str | None,
     evaluate_every: int | None,
     tensorboard: bool,
     device: str,
@@ -93,7 +102,6 @@ def command(
     from elmo.pretrain.loop import Pretrainer
     from elmo.pretrain.recipe import load_pretraining_recipe
     from elmo.text.corpus import Corpus
-    from elmo.text.reading import read_some
     from elmo.training.recipes import parse_override
 
     # Options of the command are overrides of the recipe like any other, and win over --set.
@@ -102,8 +110,10 @@ def command(
     settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}
     if heldout is None and settings.get("training.evaluate_every_steps") is not None:
         raise ElmoError("--evaluate-every: there is no text to measure on; name one with --heldout")
+    if heldout is None and tokenizer is not None:
+        raise ElmoError("--tokenizer: there is no held-out text to cut; name one with --heldout")
     opened = Corpus.open(corpus)
-    sentences = read_some(heldout, opened.reading) if heldout else []
+    sentences = [] if heldout is None else _read_heldout(heldout, opened, tokenizer)
     model = None if start is None else formats.load(start)
     if recipe == AUTO:
         chosen, reason = choose_recipe(opened.num_tokens, run, settings)
@@ -116,6 +126,22 @@ def command(
     training.processes.leave()
     if training.processes.is_first:  # one line, however many processes there are
         _report(run, training, as_json)
+
+
+def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None) -> list[list[str]]:
+    """Read held-out text as the corpus was read, but run no code that only the corpus names."""
+    from elmo.text.conllu import is_conllu, refuse_tokenizer
+    from elmo.text.reading import read_some
+    from elmo.text.tokenizers import refuse_code
+
+    reading = corpus.reading
+    if is_conllu(path) or reading.text == "conllu":
+        refuse_tokenizer(tokenizer)
+        tokenizer = "whitespace"
+    elif tokenizer is None:
+        tokenizer = reading.tokenizer
+        refuse_code(tokenizer, f"{corpus.folder}:", f"if you trust it, add --tokenizer {tokenizer}")
+    return read_some(path, replace(reading, tokenizer=tokenizer))
 
 
 def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
@@ -133,7 +159,7 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     losses = _last_losses(run)
     if score is None and losses:
         # The loss of a part of the vocabulary says nothing of perplexity.
-        is_part = training.recipe.training.loss == "sampled"
+        is_part = training.batches.samples_negatives
         ways = "/".join(f"{value:,.2f}" for key, value in losses.items() if key != "loss")
         score_text = f", training loss {losses['loss']:.3f}{' (sampled)' if is_part else f', perplexity {ways}'}"
     # There may be more steps than the end that was named later.

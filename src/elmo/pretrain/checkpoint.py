@@ -42,6 +42,7 @@ class PretrainingProgress:
         summed_seconds: The value of `seconds` at the last row of metrics.
         heldout_perplexity: The perplexity of held-out text when it was last measured.
         heldout_step: The step after which it was last measured.
+        heldout_text: The checksum of that text. Earlier versions did not keep it.
         best_perplexity: The lowest perplexity of held-out text, if the run keeps the weights that have it.
         best_step: The step after which it was measured.
         num_worse: The number of measurements since then.
@@ -54,6 +55,7 @@ class PretrainingProgress:
     summed_seconds: float = 0.0
     heldout_perplexity: float | None = None
     heldout_step: int | None = None
+    heldout_text: str | None = None
     best_perplexity: float | None = None
     best_step: int | None = None
     num_worse: int = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elmo.pretrain.checkpoint import has_checkpoint
-from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
+from elmo.pretrain.recipe import PretrainingConfig, Recipe, load_pretraining_recipe
 from elmo.pretrain.run_folder import CHECKPOINTS, RECIPE
 
 AUTO = "auto"
@@ -38,26 +38,31 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
     Args:
         num_tokens: The number of tokens of the corpus.
         folder: The run folder, which need not exist. A run that has a checkpoint goes on with its own recipe, also if
-            another version of this package would now choose another one.
+            another version of this package would now choose another one. A limit of minutes is the exception: as with
+            any recipe, it holds if `settings` has it.
         settings: Keys of the recipe to change and their values, as in `load_pretraining_recipe`.
 
     Returns:
         The recipe, and one line that says what was chosen and why.
     """
     if (folder / RECIPE).exists() and has_checkpoint(folder / CHECKPOINTS):
-        return load_pretraining_recipe(str(folder / RECIPE), settings), f"auto: goes on with {folder / RECIPE}"
+        recipe = load_pretraining_recipe(str(folder / RECIPE), {"training.max_minutes": None, **settings})
+        return recipe, f"auto: goes on with {folder / RECIPE}, {_end_of(recipe.training, num_tokens)}"
     size = next(size for size in _SIZES if num_tokens < size.below)
     recipe = load_pretraining_recipe(size.name, {**size.changes, **settings})
     bound = "" if size.below == float("inf") else f", for fewer than {size.below:,.0f}"
-    training = recipe.training
-    end = f"{training.n_epochs:g} epoch{'' if training.n_epochs == 1 else 's'}"
-    if training.max_minutes is not None:
-        end = f"{training.max_minutes:g} minutes"
-    elif training.max_steps is not None:
-        num_read = training.max_steps * training.predictions_per_step
-        if num_read < training.n_epochs * num_tokens:
-            end = f"{training.max_steps:,} steps, which read {num_read:,} tokens"
     return recipe, (
         f"auto: {num_tokens:,} tokens: recipe {size.name}{bound}; {2 * recipe.lstm.projection_dim} wide with "
-        f"{recipe.lstm.dim} cells, dropout {training.dropout:g}, {end}"
+        f"{recipe.lstm.dim} cells, dropout {recipe.training.dropout:g}, {_end_of(recipe.training, num_tokens)}"
     )
+
+
+def _end_of(training: PretrainingConfig, num_tokens: int) -> str:
+    """Describe when a training ends."""
+    if training.max_minutes is not None:
+        return f"{training.max_minutes:g} minutes"
+    if training.max_steps is not None:
+        num_read = training.max_steps * training.predictions_per_step
+        if num_read < training.n_epochs * num_tokens:
+            return f"{training.max_steps:,} steps, which read {num_read:,} tokens"
+    return f"{training.n_epochs:g} epoch{'' if training.n_epochs == 1 else 's'}"

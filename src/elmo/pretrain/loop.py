@@ -8,6 +8,7 @@ bit on the same processor with the same numbers of threads and processes, if ste
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 import warnings
@@ -143,6 +144,12 @@ class Pretrainer:
                 f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (start=MODEL)"
             )
         self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
+        self._heldout_text = _checksum_of(heldout)
+        if self.best is not None and self._has_other_heldout:
+            raise ElmoError(
+                f"{folder}: was begun with other held-out text, with which training.patience would compare this one; "
+                "name that text again, or choose another folder"
+            )
 
     @property
     def predictions_per_step(self) -> int:
@@ -291,6 +298,7 @@ class Pretrainer:
         if found is not None:
             is_of_new_weights = progress.heldout_step != progress.step  # and not of other text with the same weights
             progress.heldout_perplexity, progress.heldout_step = found.mean, progress.step
+            progress.heldout_text = self._heldout_text
             if is_of_new_weights:
                 self._keep_best(found.mean)
         return found
@@ -302,7 +310,13 @@ class Pretrainer:
     def _has_unreported(self) -> bool:
         """Whether there are steps since the last row of metrics, or held-out text not yet measured at this step."""
         progress = self.progress
-        return progress.num_summed > 0 or (bool(self.heldout) and progress.heldout_step != progress.step)
+        is_new = progress.heldout_step != progress.step or self._has_other_heldout
+        return progress.num_summed > 0 or (bool(self.heldout) and is_new)
+
+    @property
+    def _has_other_heldout(self) -> bool:
+        """Whether the held-out text is another one than what was last measured."""
+        return self.progress.heldout_text not in (None, self._heldout_text)
 
     def _keep_best(self, perplexity: float) -> None:
         """Keep the weights that were just measured if they are the best so far, and count how often they were not."""
@@ -353,6 +367,14 @@ class Pretrainer:
         """The tensors of a checkpoint: those that all processes have in common, and those of this process's rows."""
         common = common_tensors(self.objective, self.optimizer, {"average": self.average, "best": self.best})
         return common, row_tensors(self.state, self.batches.streams)
+
+
+def _checksum_of(sentences: Sentences) -> str:
+    """Return a checksum of tokenized sentences."""
+    digest = hashlib.blake2b(digest_size=16)
+    for sentence in sentences:
+        digest.update(f"{' '.join(sentence)}\n".encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
 
 
 def _text_after(corpus: Corpus, start: Model | None) -> TextConfig:

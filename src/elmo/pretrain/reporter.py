@@ -34,8 +34,9 @@ FIELDS: tuple[str, ...] = (
 
 - `predictions` counts the predictions of one direction, and `seconds` the training time without evaluating and saving.
 - `loss` is in nats per prediction, the mean over the directions; `forward_perplexity` and `backward_perplexity` are exp
-  of each direction's loss. They are training losses, with dropout. With `training.loss: sampled` they are those of the
-  softmax over the negatives, and cannot be compared with other perplexities; else they are of the whole vocabulary.
+  of each direction's loss. They are training losses, with dropout. With `training.loss: sampled` and a vocabulary that
+  is larger than the sample, they are those of the softmax over the negatives, and cannot be compared with other
+  perplexities; else they are of the whole vocabulary.
 - Held-out perplexities are always of the whole vocabulary (see `elmo.pretrain.perplexity`).
 """
 
