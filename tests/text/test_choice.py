@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,16 @@ def test_whitespace_for_tokenized_text_is_no_difference() -> None:
     )
 
 
+def test_the_layout_follows_a_training_text_that_was_cut_at_spaces() -> None:
+    own = TextConfig(text="wrapped")
+    assert choose_cut(own, RAW).reading.text == "wrapped"
+    assert choose_cut(own, RAW, text="paragraphs").reading.text == "paragraphs"
+    assert choose_cut(own, TOKENIZED).reading.text == "sentences"
+
+
 def test_a_model_that_does_not_say_reads_as_before_and_raw_text_is_noticed() -> None:
     """The folders of earlier versions and most published models do not say how their text was cut."""
-    for own, says in ((None, "the model does not say how"), (TextConfig(), "had been tokenized by another program")):
+    for own, says in ((None, "the model does not say how"), (TextConfig(), "was cut at spaces, as text is")):
         choice = choose_cut(own, RAW)
         assert (choice.reading, choice.is_own) == (Reading(), False)
         assert len(choice.notes) == 1
@@ -267,6 +275,9 @@ def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
         "67% of the first 150 tokens are not among the model's words, but of its training text only 4.0%"
     )
     assert "in the language of the model (en), and cut as that was (tokenizer ptb)?" in note
+    unnamed = note_on(strange, replace(OWN, language=None))
+    assert unnamed is not None
+    assert "; is this text in the model's language, and cut as that was (tokenizer ptb)?" in unnamed
     assert note_on(known) is None
     assert note_on("sie spielen .\n") is None, "three tokens say nothing"
     assert note_on("they play Ann and Bob and they . play they\n") is None, "names"

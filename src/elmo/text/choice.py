@@ -121,10 +121,11 @@ def choose_cut(
             if own.lowercase
             else "this text is converted to lower case, and the model's training text was not"
         )
-    is_own = is_raw and tokenizer is None and known.tokenizer != "whitespace"
+    follows = is_raw and tokenizer is None
+    is_own = follows and known.tokenizer != "whitespace"
     reading = Reading(
         tokenizer or (known.tokenizer if is_own else "whitespace"),
-        text or (known.text if is_own and known.text != "conllu" else "sentences"),
+        text or (known.text if follows and known.text != "conllu" else "sentences"),
         encoding,
         known.lowercase if lowercase is None else lowercase,
         language or language_of(tokenizer or "") or known.language,
@@ -139,7 +140,7 @@ def how_to_cut(
 ) -> TextConfig:
     """Return how a text in memory is cut for a model, with another tokenizer or language if they are given.
 
-    A text that looks raw gets a warning if the model's training text had been tokenized by another program.
+    A text that looks raw gets a warning if the model's training text was cut at spaces.
 
     Args:
         own: How the model's training text was cut.
@@ -206,8 +207,8 @@ _UNKNOWN = (
     "English, or tokenizer='words' for another language"
 )
 _TOKENIZED = (
-    "this looks like raw text, and the model's training text had been tokenized by another program; tokenize this text "
-    "in the same way, or name the tokenizer that comes nearest"
+    "this looks like raw text, and the model's training text was cut at spaces, as text is that another program "
+    "tokenized; tokenize this text in the same way, or name the tokenizer that comes nearest"
 )
 
 
@@ -326,8 +327,8 @@ def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: 
     # A few names make a large share of a short text, so three standard deviations more are allowed there.
     if share <= expected + (3 * math.sqrt(expected * (1 - expected) / len(tokens)) if len(tokens) < MANY else 0):
         return None
-    language = f" in the language of the model ({own.language})" if own.language else ""
+    language = f"in the language of the model ({own.language})" if own.language else "in the model's language"
     return (
         f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words, but of its training "
-        f"text only {own.oov_rate:.1%}; is this text{language}, and cut as that was (tokenizer {own.tokenizer})?"
+        f"text only {own.oov_rate:.1%}; is this text {language}, and cut as that was (tokenizer {own.tokenizer})?"
     )
