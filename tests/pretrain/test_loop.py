@@ -141,6 +141,25 @@ def test_a_gradient_that_is_not_finite_ends_the_run(
     assert load(tmp_path / "run").bilm.char_encoder.embedding.weight.isfinite().all()
 
 
+def test_a_weight_that_is_not_finite_is_not_saved(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """The last step may make it, after which no gradient is computed any more."""
+    train(corpus, tmp_path / "run", recipe(max_steps=2))
+    longer = recipe(max_steps=3)
+    run = Pretrainer(corpus, tmp_path / "run", longer, device="cpu")
+    step = run.step
+
+    def last_step() -> None:
+        step()
+        torch.nn.init.constant_(run.model.bilm.char_encoder.embedding.weight, torch.nan)
+
+    run.step = last_step
+    with pytest.raises(ElmoError, match=r"^step 3: a weight is not finite; .* lower training\.learning_rate"):
+        run.train()
+    assert train(corpus, tmp_path / "run", longer).is_done
+
+
 def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """The rate follows the share of steps done by the middle of a step, or of minutes if these end the run."""
     settings = recipe(optimizer="adamw", learning_rate=0.01, warmup=0.1, decay=0.5, max_steps=30)

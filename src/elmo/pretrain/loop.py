@@ -269,10 +269,7 @@ class Pretrainer:
         self.exchanged = average_gradients(self.objective.parameters(), self.processes.size)
         norm = clip_gradients(self.objective.parameters(), training.all_clip_norm_val)
         if not math.isfinite(norm):
-            raise ElmoError(
-                f"step {self.progress.step}: the gradient is not finite; start a run in a new folder from what "
-                "this one saved last (start=MODEL), with a lower training.learning_rate"
-            )
+            raise self._not_finite("the gradient")
         self.optimizer.step(self.share_done)
         return torch.stack(losses).tolist()
 
@@ -338,7 +335,12 @@ class Pretrainer:
         """Write a checkpoint, and the model folder that corresponds to it.
 
         Under `torchrun` every process must call this, since each holds the states of its own rows.
+
+        Raises:
+            ElmoError: If a weight is not finite. What was saved before stays as it is.
         """
+        if not all(bool(parameter.isfinite().all()) for parameter in self.objective.parameters()):
+            raise self._not_finite("a weight")
         common, rows = self._tensors()
         tensors = common | self.processes.gather(rows)
         self.processes.on_first(lambda: self.run_folder.save(self.result, tensors, self.progress, self.figures()))
@@ -346,6 +348,12 @@ class Pretrainer:
     def figures(self) -> dict[str, str]:
         """Return the model card's facts about the training text and the training, by name."""
         return self.run_folder.figures(self.progress, self.processes, self.exchanged)
+
+    def _not_finite(self, what: str) -> ElmoError:
+        return ElmoError(
+            f"step {self.progress.step}: {what} is not finite; start a run in a new folder from what this one saved "
+            "last (start=MODEL), with a lower training.learning_rate"
+        )
 
     def _model_of(self, objective: Objective) -> Model:
         known = self.model
