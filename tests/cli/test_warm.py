@@ -54,6 +54,8 @@ def test_a_folder_that_is_being_trained_in_is_refused(elmo: Run, folder: Path) -
 def test_it_stores_the_mean_state_of_the_text(elmo: Run, folder: Path) -> None:
     code, out, _ = elmo("warm", "model", "text.txt")
     assert (code, out) == (0, f"{Path('model/warm.safetensors')}: warm state of 3 sentences, 10 tokens\n")
+    Path("with-boundaries.txt").write_text("<S> </S>\n" + Path("text.txt").read_text())
+    assert elmo("warm", "model", "with-boundaries.txt")[1] == out, "boundaries are no words of a text"
     found = formats.load(folder / "model")
     assert found.warm_state is not None
     for direction, wanted in zip(found.warm_state, mean_state(found, SENTENCES), strict=True):

@@ -192,7 +192,7 @@ def test_checksum_tells_corpora_apart(text, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"min_count": 4}, "no word of the text occurs 4 times; lower min_count"),
+        ({"min_count": 4}, "min_count: no word of the text occurs 4 times; choose a lower number"),
         ({"min_count": 0}, "min_count: 0"),
         ({"max_vocabulary": 3}, "max_vocabulary: 3 leaves room for no word"),
         ({"max_characters": 2}, "max_characters: 2 is too few for any word"),

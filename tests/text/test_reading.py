@@ -222,7 +222,8 @@ def test_expand(tmp_path):
     assert relative("c.csv", "*.txt") == ["c.csv", "[x].txt", "a.txt", "b.txt"]
     assert relative("[x].txt") == ["[x].txt"]
     assert relative("**/d.txt") == [f"folder.txt{os.sep}d.txt"]
-    assert expand(["-"]) == ["-"]
+    assert expand(["-"]) == expand("-") == ["-"]
+    assert expand(tmp_path / "a.txt") == expand([tmp_path / "a.txt"])
     for pattern, problem in {"no.txt": "no such file", "*.gz": "no file matches", "folder.txt": "is a folder"}.items():
         with pytest.raises(ElmoError, match=re.escape(f"{tmp_path / pattern}: {problem}")):
             expand([str(tmp_path / pattern)])

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 @click.option(
     "--devices", metavar="LIST", help="Several devices at once, such as cuda:0,cuda:1 or cpu,cpu; all means all GPUs."
 )
-@click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Number of cores to use. Default: all.")
+@click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help="Number of cores to use. Default: all.")
 @click.option(
     "--state",
     type=click.Choice(["zero", "carry", "warm"]),

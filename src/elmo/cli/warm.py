@@ -120,13 +120,15 @@ def _store_state(
     from elmo.embed.warm import mean_state
     from elmo.formats.native import WARM, save_warm_state
     from elmo.nn.devices import use_device
+    from elmo.text.characters import without_boundaries
     from elmo.text.reading import read_sentences
 
     with _opened(model, "the state", "given a warm state") as (loaded, folder):
         loaded.to(use_device(device))
         lengths: list[int] = []
         choice = choose_reading(loaded, paths, **reading)
-        chosen = islice(filter(None, read_sentences(paths, choice.reading)), max_sentences)
+        sentences = map(without_boundaries, read_sentences(paths, choice.reading))
+        chosen = islice(filter(None, sentences), max_sentences)
         # The sentences are counted as they pass, so that they need not be kept.
         passing = (lengths.append(len(sentence)) or sentence for sentence in chosen)
         state = mean_state(loaded, show_progress("reading", "sentences", None, passing))
@@ -165,7 +167,7 @@ def _store_types(
     path = folder / TYPES
     num_bytes = path.stat().st_size
     print_result(
-        f"{path}: {storage} vectors of {len(types):,} words, {num_bytes / 1e6:.1f} MB",
+        f"{path}: {storage} vectors of {counted(len(types), 'word')}, {num_bytes / 1e6:.1f} MB",
         {"file": str(path), "num_types": len(types), "storage": storage, "num_bytes": num_bytes},
         as_json,
     )

@@ -69,7 +69,7 @@ class FineTuning:
 
 def finetune(
     model: Model | str | Path,
-    inputs: Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path],
     folder: str | Path,
     *,
     settings: Mapping[str, object] | None = None,
@@ -174,7 +174,7 @@ def new_softmax_config(config: PretrainingConfig, settings: Mapping[str, object]
 
 
 def prepare_corpus(
-    model: Model, inputs: Sequence[str | Path], folder: Path, new_softmax: bool, **preparation: Any
+    model: Model, inputs: str | Path | Sequence[str | Path], folder: Path, new_softmax: bool, **preparation: Any
 ) -> Corpus:
     """Prepare the corpus for fine-tuning a model, or use the same corpus of an earlier attempt.
 

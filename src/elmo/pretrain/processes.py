@@ -175,7 +175,7 @@ class Processes:
 
 def started_together() -> int:
     """Return the number of processes that `torchrun` started, which is 1 without it."""
-    return int(os.environ["WORLD_SIZE"]) if "LOCAL_RANK" in os.environ else 1
+    return int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
 
 
 def _row_dimension(tensor: Tensor) -> int:

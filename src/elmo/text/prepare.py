@@ -77,7 +77,7 @@ class PreparationConfig:
 
 
 def prepare(
-    inputs: Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path],
     folder: str | Path,
     *,
     tokenizer: str = "whitespace",
@@ -277,7 +277,7 @@ def _rank(types: MergedTypes, first: SortedTypes, settings: PreparationConfig) -
     if not settings.has_given_vocabulary:
         size = int(np.count_nonzero(keys <= -settings.min_count))  # the pinned types are among them, by their keys
         if size < 4:
-            raise ElmoError(f"no word of the text occurs {settings.min_count} times; lower min_count")
+            raise ElmoError(f"min_count: no word of the text occurs {settings.min_count} times; choose a lower number")
         size = min(size, settings.max_vocabulary or size)
     # Tokens outside of the vocabulary, and those that are spelled `<UNK>` in the text.
     return order, size, int(given[UNK_ID] - keys[order[size:]].sum())

@@ -61,11 +61,11 @@ PLAIN = Reading()
 """How text is read that was tokenized before: a sentence on each line, cut at whitespace."""
 
 
-def expand(patterns: Sequence[str | Path]) -> list[str]:
+def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
     """List the files that `patterns` name.
 
     Args:
-        patterns: File names, globs (`**` included) and `-` for standard input.
+        patterns: File names, globs (`**` included) and `-` for standard input; or one of these by itself.
 
     Returns:
         The files in the order of the patterns, and the matches of each glob in sorted order. `-` stays `-`.
@@ -74,7 +74,7 @@ def expand(patterns: Sequence[str | Path]) -> list[str]:
         ElmoError: If a file is missing, a name is a folder, or a glob matches no file.
     """
     paths: list[str] = []
-    for pattern in map(str, patterns):
+    for pattern in map(str, [patterns] if isinstance(patterns, str | Path) else patterns):
         # The shell's `<(command)` is a named pipe. A file whose name looks like a glob is still that file.
         if pattern == STDIN or Path(pattern).is_file() or Path(pattern).is_fifo():
             paths.append(pattern)

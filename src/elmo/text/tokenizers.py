@@ -96,7 +96,7 @@ def find_function(name: str) -> _Function | None:
     for entry in entry_points(group=GROUP, name=name):
         try:
             return _Function(name, entry.load())
-        except ImportError as error:
+        except Exception as error:  # another package's module, with any mistake
             raise _not_imported(name, error) from error
     module, _, function = name.partition(":")
     if module.replace(".", "").isidentifier() and function.replace(".", "").isidentifier():
@@ -173,8 +173,11 @@ def align(text: str, tokens: Sequence[str]) -> list[PlacedToken]:
 
 
 def _lower_in_place(text: str) -> str:
-    """Convert a text to lower case so that each letter keeps its place: only "İ" has a longer lower case."""
-    return text.replace("İ", "i").lower()
+    """Convert a text to lower case so that each letter keeps its place: only "İ" has a longer lower case.
+
+    Every sigma becomes "σ": `str.lower` makes some of them "ς", by what stands before them and is not in the token.
+    """
+    return text.replace("İ", "i").lower().replace("ς", "σ")
 
 
 def _between(text: str, start: int, end: int, tokens: Sequence[str]) -> list[PlacedToken]:
