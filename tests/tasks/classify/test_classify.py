@@ -98,10 +98,14 @@ def test_only_the_first_tokens_are_read(bilm: Model, tmp_path: Path) -> None:
     assert TASK.read(str(tmp_path / "a"), recipe)[0].sentences == short.sentences
 
 
-def test_dropout_is_used() -> None:
+@pytest.mark.parametrize(("below", "above"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
+def test_each_dropout_is_used(below: float, above: float) -> None:
+    """One is before the biLSTMs, and one behind pooling. The recipe has one share for both."""
     texts = make_texts(4)
-    assert loss_depends_on_seed(make_classifier(make_recipe(), texts), texts)
-    assert not loss_depends_on_seed(make_classifier(make_recipe(dropout=0.0), texts), texts)
+    model = make_classifier(make_recipe(dropout=0.3), texts)
+    assert (model.rnn.dropout, model.dropout.p) == (0.3, 0.3)
+    model.rnn.dropout, model.dropout.p = below, above
+    assert loss_depends_on_seed(model, texts) == (below > 0 or above > 0)
 
 
 def test_the_loss_is_the_cross_entropy() -> None:

@@ -7,7 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.tasks.coref.layers import AntecedentScorer, CoupledBiLSTM, CoupledLSTM, MentionScorer
+from elmo.tasks.coref.layers import (
+    AntecedentScorer,
+    CoupledBiLSTM,
+    CoupledLSTM,
+    MentionScorer,
+    feed_forward,
+    make_embedding,
+)
 from elmo.tasks.coref.model import enumerate_spans
 
 
@@ -57,6 +64,17 @@ def test_the_weights_of_the_lstm_start_orthonormal(in_width: int) -> None:
         products = gate @ gate.t() if gate.shape[0] <= gate.shape[1] else gate.t() @ gate
         torch.testing.assert_close(products, torch.eye(len(products)), atol=1e-5, rtol=0)
     assert not lstm.input.bias.any()
+
+
+def test_other_layers_start_as_published() -> None:
+    """Weights of feed-forward networks and of features are within the bounds of Glorot and Bengio 2010, biases zero."""
+    first, rest = feed_forward(12, [40, 30], 0.0)
+    linear = [first, *(layer for layer in rest if isinstance(layer, torch.nn.Linear))]
+    assert [tuple(layer.weight.shape) for layer in linear] == [(40, 12), (30, 40), (1, 30)]
+    for weight in (*(layer.weight for layer in linear), make_embedding(10, 20).weight):
+        bound = (6 / sum(weight.shape)) ** 0.5
+        assert 0.8 * bound < weight.abs().max() <= bound
+    assert not any(layer.bias.any() for layer in linear)
 
 
 def concatenated(first: torch.nn.Linear, rest: torch.nn.Sequential, *parts: Tensor) -> float:

@@ -175,6 +175,59 @@ def test_word_vectors_of_a_file_are_fixed(examples: list[SquadExample], tmp_path
     assert not model.words.weight.requires_grad
 
 
+def plain_scores(model: SquadModel, example: SquadExample) -> list[torch.Tensor]:
+    """Compute Clark and Gardner 2017, sec. 2.1, for one question, without padding and dropout."""
+
+    def encode(tokens: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+        elmo, mask = model.elmo([tokens]), torch.ones(1, len(tokens), dtype=torch.bool)
+        x = torch.cat([model.words([tokens]), model.characters([tokens]), elmo.input], 2)
+        return torch.cat([model.encoder(x, mask), elmo.output], 2), mask
+
+    (context, mask), (question, question_mask) = encode(example.context.tokens), encode(example.question)
+    x = torch.relu(model.merge(model.attention(context, question, mask, question_mask)))
+    found = model.self_attention(model.self_encoder(x, mask), mask)
+    x = x + torch.relu(model.self_merge(found))
+    first = model.start_encoder(x, mask)
+    last = model.end_encoder(torch.cat([x, first], 2), mask)
+    return [model.start(first)[0, :, 0], model.end(last)[0, :, 0]]
+
+
+@pytest.mark.parametrize("at", [None, "input", "output", "both"])
+def test_predictions_are_those_of_the_published_formula(at: str | None, examples: list[SquadExample]) -> None:
+    settings = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
+    model = build(settings, examples, make_model() if at else None).eval()
+    torch.nn.init.normal_(model.merge.bias)  # zeros at first, of which half would be cut off in any case
+    with torch.no_grad():
+        for example, found in zip(examples, model.predict(examples), strict=True):
+            starts, ends = (scores.softmax(0).numpy() for scores in plain_scores(model, example))
+            np.testing.assert_allclose(found.starts, starts, atol=1e-6)
+            np.testing.assert_allclose(found.ends, ends, atol=1e-6)
+
+
+def test_dropout_is_where_the_published_program_has_it(
+    examples: list[SquadExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after the GRU that reads paragraph and question, before and after the next one, and once behind it."""
+    dropped: list[tuple[int, float, bool]] = []
+
+    def watched(x: torch.Tensor, share: float, training: bool) -> torch.Tensor:
+        dropped.append((x.shape[2], share, training))
+        return x
+
+    monkeypatch.setattr("elmo.tasks.squad.model.variational_dropout", watched)
+    build(make_recipe(dropout=0.2), examples).train().loss(examples)
+    assert dropped == [(width, 0.2, True) for width in (12 + 6, 16, 12 + 6, 16, 16, 16, 16)]
+
+
+def test_linear_layers_start_as_published(examples: list[SquadExample]) -> None:
+    """Weights are within the bounds of Glorot and Bengio 2010, and biases are zero."""
+    model = build(make_recipe(), examples)
+    for layer in (model.merge, model.self_merge, model.start, model.end):
+        bound = (6 / sum(layer.weight.shape)) ** 0.5
+        assert 0.8 * bound < layer.weight.abs().max() <= bound
+        assert not layer.bias.any()
+
+
 def test_dropout_is_the_same_at_all_tokens() -> None:
     example = parse_question("a a a\tb", str.split)
     model = build(make_recipe(dropout=0.5), [example]).train()

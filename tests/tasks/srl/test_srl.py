@@ -67,6 +67,13 @@ def test_the_recipe_is_the_published_one() -> None:
     assert (training.batch_size, training.max_epochs, training.patience) == (80, 500, 200)
 
 
+def test_the_final_layer_starts_orthonormal() -> None:
+    """So it is published (A.5). 1e-5 is float32 rounding."""
+    weight = make_model(make_recipe(), make_examples()).emit.weight
+    assert len(weight) < weight.shape[1]
+    torch.testing.assert_close(weight @ weight.t(), torch.eye(len(weight)), atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("settings", [{}, {"elmo__at": "input"}, {"elmo__at": "both"}, {"words": None}])
 def test_loss_and_predictions_do_not_depend_on_other_predicates(settings: dict[str, Any], bilm: Model) -> None:
     """The loss of a batch is the mean of its predicates' own losses. 1e-4 of losses of about 10 is float32 rounding."""

@@ -17,6 +17,7 @@ from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.common.labels import LabelPrediction
+from elmo.tasks.common.modules import Packing
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.sst.task import BINARY, FINE, TASK, SstExample, SstModel, SstRecipe
@@ -133,6 +134,27 @@ def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
     TASK.initialize(model, settings)
     assert model.words([["bad", "good"]])[0].tolist() == [[3, 4], [1, 2]]
     assert not model.words.weight.requires_grad
+
+
+def plain_scores(model: SstModel, tokens: tuple[str, ...]) -> torch.Tensor:
+    """Compute McCann et al. 2017, sec. 5, for one sentence, with the changes of Peters et al. 2018, appendix A.8."""
+    packing = Packing.of(torch.tensor([len(tokens)]), len(tokens), model.device)
+    elmo = model.elmo([tokens])
+    encoded = model.encoder(model.hidden(torch.cat([model.words([tokens]), elmo.input], 2)), packing)
+    if model.output_encoder is not None:
+        encoded = torch.cat([encoded, model.output_encoder(elmo.output, packing)], 2)
+    attended = (encoded @ encoded.transpose(1, 2)).softmax(2) @ encoded
+    integrated = model.integrator(torch.cat([encoded, encoded - attended, encoded * attended], 2), packing)
+    return model.head(model.pooling(integrated, torch.ones(1, len(tokens), dtype=torch.bool)))
+
+
+@pytest.mark.parametrize("at", [None, "input", "output", "both"])
+def test_scores_are_those_of_the_published_formula(at: str | None, bilm: Model) -> None:
+    examples = [SstExample(tuple(text.split()), FINE[1]) for text in ("w0 good", "a b c d e superb f", "x")]
+    recipe = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
+    model = make_model(recipe, examples, bilm if at else None).eval()
+    plain = torch.cat([plain_scores(model, example.tokens) for example in examples])
+    torch.testing.assert_close(model.scores(examples), plain, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])

@@ -23,7 +23,7 @@ from elmo.formats import Model, save_native
 from elmo.tasks.common.columns import ColumnSentence, read_columns
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.tag.lemma_rules import LemmaRule
-from elmo.tasks.tag.model import LemmaHead, TagModel, TagRecipe
+from elmo.tasks.tag.model import LabelHead, LemmaHead, TagModel, TagRecipe
 from elmo.tasks.tag.task import TASK
 from elmo.tasks.trainer import predict
 from elmo.training.metrics import read_rows
@@ -123,8 +123,48 @@ def test_the_first_lstm_has_no_residual_connection_whatever_the_width(
     torch.testing.assert_close(read[2], (written[0] + written[1])[0], rtol=0, atol=0)
 
 
-def test_dropout_and_initial_weights_depend_on_the_seed(examples: list[ColumnSentence]) -> None:
-    assert loss_depends_on_seed(make_tagger(make_recipe(), examples), examples)
+@pytest.mark.parametrize("own", [{}, {"dropout": 0.5}, {"word_dropout": 0.5}])
+def test_each_dropout_is_used(own: dict[str, float], examples: list[ColumnSentence]) -> None:
+    model = make_tagger(make_recipe(**{"dropout": 0.0, "word_dropout": 0.0, **own}), examples)
+    assert loss_depends_on_seed(model, examples) == bool(own)
+
+
+def test_dropout_is_before_each_lstm_and_each_head(examples: list[ColumnSentence]) -> None:
+    """Before an LSTM, the same numbers are dropped at all tokens of a sentence. A head reads each token by itself; that
+    of the lemma reads the characters, too."""
+    model = make_tagger(make_recipe(dropout=0.5, word_dropout=0.0), examples)
+    read: dict[torch.nn.Module, torch.Tensor] = {}
+    modules = [*model.rnns, *(head.score for head in model.heads if isinstance(head, LabelHead))]
+    for module in modules:
+        module.register_forward_pre_hook(lambda module, given: read.update({module: given[0]}))
+    model.eval().loss(examples[:1])
+    whole = dict(read)
+    torch.manual_seed(0)
+    model.train().loss(examples[:1])
+    parts = [(whole[module].squeeze(0), read[module].squeeze(0)) for module in modules]
+    before, after = parts[len(model.rnns) + model.targets.index("lemma")]
+    width = model.characters.width
+    parts.append((before[:, -width:], after[:, -width:]))
+    for number, (before, after) in enumerate(parts):
+        is_dropped = (after == 0) & (before != 0)
+        assert 0.3 < is_dropped.sum() / (before != 0).sum() < 0.7
+        is_same = bool((after == 0)[:, (before != 0).all(0)].float().std(0).eq(0).all())
+        assert is_same == (number < len(model.rnns))
+
+
+def test_the_loss_is_smoothed() -> None:
+    """A share of the probability is spread evenly over all labels."""
+    head = LabelHead(3, ["a", "b"])
+    vectors = torch.randn(4, 3)
+    logs = head(vectors).log_softmax(1)
+    right = logs[range(4), [0, 1, 1, 0]]
+    expected = -(0.8 * right + 0.2 * logs.mean(1)).mean()
+    torch.testing.assert_close(head.loss(vectors, [""] * 4, ["a", "b", "b", "a"], 0.2), expected)
+
+
+def test_the_recipe_says_how_much_the_loss_is_smoothed(examples: list[ColumnSentence]) -> None:
+    models = [make_tagger(make_recipe(label_smoothing=share), examples).eval() for share in (0.0, 0.3)]
+    assert models[0].loss(examples).item() != pytest.approx(models[1].loss(examples).item(), rel=1e-3)
 
 
 def test_vocabularies(examples: list[ColumnSentence]) -> None:
