@@ -128,6 +128,16 @@ def test_a_word_is_compared_between_periods(model: Embedder, index: Path) -> Non
     assert len(found.vectors) == len(found.drawn) == len(early) + len(late)
 
 
+def test_few_uses_of_a_period_are_drawn(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are spread over the text of the period."""
+    whole = ChangeIndex(index, "decade").word("gay")
+    monkeypatch.setattr("elmo.analysis.change.DRAWN_USES", 7)
+    found = ChangeIndex(index, "decade").word("gay")
+    assert np.bincount(found.drawn).tolist() == [7, 7]
+    assert not np.array_equal(found.vectors[:7], whole.vectors[:7]), "the first seven"
+    assert {*map(bytes, found.vectors)} < {*map(bytes, whole.vectors)}
+
+
 @pytest.mark.parametrize("measure", ["excess", "prt"])
 def test_the_word_that_changed_is_first(index: Path, measure: str) -> None:
     uses = ChangeIndex(index, "year")

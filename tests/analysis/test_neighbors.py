@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo import formats
 from elmo.analysis import find_neighbors, neighbors
 from elmo.embed import Embedder
 from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.packed_engine import PackedEngine
 from elmo.errors import ElmoError
-from make_bilm_hdf5 import make
 
 TEXT = [
     line.split()
@@ -32,11 +30,6 @@ QUERY = ["She", "wrote", "a", "play", "."]
 
 ROUNDING = 1e-6
 """The tolerance for cosines of float32 vectors that were computed in different batches."""
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:

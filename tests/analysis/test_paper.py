@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from bridge import make_model
-from elmo import formats
 from elmo.analysis.paper import published, representations
 from elmo.analysis.paper.finding import (
     Finding,
@@ -34,7 +33,6 @@ from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import StaticVectors
-from make_bilm_hdf5 import make
 
 TABLE = Table(
     "Scores",
@@ -45,11 +43,6 @@ TABLE = Table(
     {"x": {"a": 0.5}},
 )
 FINDING = Finding("layers", "A title", "m", False, [TABLE], {"x": 90.0})
-
-
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
 
 
 # --- findings
@@ -215,21 +208,21 @@ def make_tagged(number: int, seed: int) -> list[Tagged]:
     return [Tagged(tokens, [tags[token] for token in tokens]) for tokens in sentences]
 
 
-def test_pos_has_each_layer_of_each_corpus_and_probes_it_once(embedder: Embedder, tmp_path: Path, monkeypatch) -> None:
+def test_pos_has_each_layer_of_each_corpus_and_probes_it_once(model: Embedder, tmp_path: Path, monkeypatch) -> None:
     corpora = {"UD": representations.TaggedCorpus(make_tagged(50, 0), make_tagged(9, 1), make_tagged(9, 2))}
     corpora["CoNLL-2000"] = representations.with_dev(make_tagged(40, 3), make_tagged(9, 4))
     assert [len(part) for part in corpora["CoNLL-2000"]] == [36, 4, 9]
-    (table,) = representations.analyze_pos(embedder, corpora, tmp_path, "m").tables
+    (table,) = representations.analyze_pos(model, corpora, tmp_path, "m").tables
     assert table.columns == [representations.FREQUENT, "layer 0", "layer 1", "layer 2", published.SPECIAL]
     for name, corpus in corpora.items():
-        assert table.here[name]["layer 1"] == 100 * probe_pos(embedder, *corpus, 1)
+        assert table.here[name]["layer 1"] == 100 * probe_pos(model, *corpus, 1)
         assert table.here[name][representations.FREQUENT] == 100 * most_frequent_tag(corpus.train, corpus.test)
     monkeypatch.setattr(representations, "probe_pos", lambda *_: pytest.fail("what was found is not read"))
-    assert representations.analyze_pos(embedder, corpora, tmp_path, "m").tables == [table]
+    assert representations.analyze_pos(model, corpora, tmp_path, "m").tables == [table]
     others = {"UD": corpora["UD"]._replace(test=make_tagged(9, 7))}
-    for model, sets in ((embedder, others), (Embedder(make_model()), corpora)):
+    for one, sets in ((model, others), (Embedder(make_model()), corpora)):
         with pytest.raises(pytest.fail.Exception, match="what was found is not read"):
-            representations.analyze_pos(model, sets, tmp_path, "m")
+            representations.analyze_pos(one, sets, tmp_path, "m")
 
 
 def test_conll2000_is_read(tmp_path: Path) -> None:
@@ -266,18 +259,18 @@ def make_annotated(number: int, seed: int) -> list[Annotated]:
     ]
 
 
-def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: Path, monkeypatch) -> None:
+def test_wsd_counts_the_papers_four_sets_and_all(model: Embedder, tmp_path: Path, monkeypatch) -> None:
     """Instances count equally, whatever their set. The numbers are those of `evaluate_wsd`, and mixes have names."""
     names = ["senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015"]
     tests = {name: make_annotated(4 + 9 * number, number) for number, name in enumerate(names)}
     semcor = make_annotated(30, 9)
-    finding = representations.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m")
+    finding = representations.analyze_wsd(model, semcor, tests, FIRST, tmp_path, "m")
     means, single = finding.tables
     own = ["first sense", "layer 0", "layer 1", "layer 2", "mean of all", "mean of 1 to 2"]
     assert means.columns == [*own, published.SPECIAL]
     assert single.columns == own[1:]
     assert means.paper == published.SENSES
-    expected = evaluate_wsd(embedder, semcor, tests, FIRST, {"layer 1": 1, "mix": [0.0, 0.5, 0.5]})
+    expected = evaluate_wsd(model, semcor, tests, FIRST, {"layer 1": 1, "mix": [0.0, 0.5, 0.5]})
     four = sum((score for name, score in expected["layer 1"].items() if name != "semeval2007"), Score())
     assert means.here[published.FOUR_SETS]["layer 1"] == pytest.approx(100 * four.f1)
     every = sum(expected["layer 1"].values(), Score())
@@ -285,24 +278,24 @@ def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: P
     mix = expected["mix, nearest use"]["senseval3"]
     assert single.here["senseval3"]["mean of 1 to 2"] == pytest.approx(100 * mix.f1)
     monkeypatch.setattr(representations, "evaluate_wsd", None)
-    assert representations.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m").tables == finding.tables
+    assert representations.analyze_wsd(model, semcor, tests, FIRST, tmp_path, "m").tables == finding.tables
     for other in (
         (Embedder(make_model()), semcor, tests, FIRST),
-        (embedder, semcor[1:], tests, FIRST),
-        (embedder, semcor, tests, {PLAY: "play%2"}),
+        (model, semcor[1:], tests, FIRST),
+        (model, semcor, tests, {PLAY: "play%2"}),
     ):
         with pytest.raises(TypeError, match="'NoneType' object is not callable"):
             representations.analyze_wsd(*other, tmp_path, "m")
     few = {name: tests[name] for name in names[:2]}
     monkeypatch.setattr(representations, "evaluate_wsd", evaluate_wsd)
-    rows = representations.analyze_wsd(embedder, semcor, few, FIRST, tmp_path, "m").tables[0].here
+    rows = representations.analyze_wsd(model, semcor, few, FIRST, tmp_path, "m").tables[0].here
     assert list(rows) == ["senseval2", "senseval3", representations.ALL]
 
 
 # --- neighbors
 
 
-def test_neighbors_find_the_papers_sentences_and_count_senses(embedder: Embedder, tmp_path: Path) -> None:
+def test_neighbors_find_the_papers_sentences_and_count_senses(model: Embedder, tmp_path: Path) -> None:
     """The text has the paper's sentence in a longer form. That sentence is not its own neighbor."""
     whole = [*published.GAME.split(), "in", "the", "hole"]
     answer = ["Kieffer", ",", "the", "only", "junior", ",", "saw", "a", "play"]
@@ -312,7 +305,7 @@ def test_neighbors_find_the_papers_sentences_and_count_senses(embedder: Embedder
         Annotated(answer, [Instance(PLAY, 8, 9, ("play%game", "play%1"))]),
     ]
     static = StaticVectors(["play", "game", "far"], np.float32([[1, 0], [2, 0.1], [0, 1]]))
-    found, senses = representations.analyze_neighbors(embedder, text, static, tmp_path, "m", quick=True).tables
+    found, senses = representations.analyze_neighbors(model, text, static, tmp_path, "m", quick=True).tables
     game, drama = found.here[published.GAME], found.here[published.DRAMA]
     assert str(game[representations.RANK]).endswith(" of 4")  # three distinct sentences, and the paper's
     assert published.GAME not in str(game[representations.NEAREST])
@@ -332,22 +325,22 @@ def test_static_neighbors_need_the_word() -> None:
         representations.nearest_static(StaticVectors(["x"], np.ones((1, 2), np.float32)), "play", 3)
 
 
-def test_text_without_the_word_is_refused(embedder: Embedder, tmp_path: Path) -> None:
+def test_text_without_the_word_is_refused(model: Embedder, tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match="the annotated text has no use of 'play'; give SemCor"):
-        representations.analyze_neighbors(embedder, [Annotated(["x"], [])], None, tmp_path, "m")
+        representations.analyze_neighbors(model, [Annotated(["x"], [])], None, tmp_path, "m")
 
 
-def test_senses_that_are_never_repeated_are_left_out(embedder: Embedder, tmp_path: Path) -> None:
+def test_senses_that_are_never_repeated_are_left_out(model: Embedder, tmp_path: Path) -> None:
     """If a text uses a word only once in each sense, no use can have a neighbor of the same sense."""
 
     def use(number: int, word: str, sense: str) -> Annotated:
         return Annotated([str(number), word], [Instance(Target(word, "NOUN"), 1, 2, (sense,))])
 
     text = [use(0, "play", "a%1"), use(1, "play", "a%1"), use(2, "line", "b%1"), use(3, "line", "c%1")]
-    table = representations.analyze_neighbors(embedder, text, None, tmp_path / "some", "m").tables[1]
+    table = representations.analyze_neighbors(model, text, None, tmp_path / "some", "m").tables[1]
     assert list(table.here) == ["play"]
     with pytest.raises(ElmoError, match=r"the annotated text has no sense of play, line, .* in two sentences"):
-        representations.analyze_neighbors(embedder, text[1:], None, tmp_path / "none", "m")
+        representations.analyze_neighbors(model, text[1:], None, tmp_path / "none", "m")
 
 
 @pytest.mark.parametrize(

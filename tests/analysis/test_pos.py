@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmo import formats
 from elmo.analysis.pos import all_tags, embed_tokens, fit_probe, most_frequent_tag, probe_pos
 from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
-from make_bilm_hdf5 import make
 
 CONLLU = """\
 # sent_id = 1
@@ -36,11 +34,6 @@ def make_tagged(num_sentences: int, seed: int) -> list[Tagged]:
     draw = np.random.default_rng(seed)
     sentences = [draw.choice(list(TAGS), size=draw.integers(1, 9)).tolist() for _ in range(num_sentences)]
     return [Tagged(tokens, [TAGS[token] for token in tokens]) for tokens in sentences]
-
-
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
 
 
 # --- the probe
@@ -115,23 +108,23 @@ def test_labels_must_fit_vectors(labels: list[str]) -> None:
 # --- parts of speech
 
 
-def test_words_of_one_tag_each_are_learned_without_error(embedder: Embedder) -> None:
+def test_words_of_one_tag_each_are_learned_without_error(model: Embedder) -> None:
     """Layer 0 depends on the word alone. In the layers above it, random weights mix the word with its context."""
     parts = [make_tagged(number, seed) for seed, number in enumerate((150, 20, 30))]
-    scores = [probe_pos(embedder, *parts, layer) for layer in (0, 1, "top")]
+    scores = [probe_pos(model, *parts, layer) for layer in (0, 1, "top")]
     assert scores[0] == most_frequent_tag(parts[0], parts[2]) == 1.0
     assert all(score > 0.7 for score in scores)  # always NN, the most frequent tag, would give a quarter
 
 
-def test_vectors_are_those_of_the_layer_in_order(embedder: Embedder) -> None:
+def test_vectors_are_those_of_the_layer_in_order(model: Embedder) -> None:
     sentences = [Tagged(["she", "plays"], ["PRP", "VBZ"]), Tagged(["the"], ["DT"])]
-    expected = np.concatenate(embedder.embed([["she", "plays"], ["the"]], layers=1))
-    np.testing.assert_array_equal(embed_tokens(embedder, sentences, 1), expected)
+    expected = np.concatenate(model.embed([["she", "plays"], ["the"]], layers=1))
+    np.testing.assert_array_equal(embed_tokens(model, sentences, 1), expected)
     assert all_tags(sentences) == ["PRP", "VBZ", "DT"]
     with pytest.raises(ElmoError, match="layer: 'all' gives several vectors"):
-        embed_tokens(embedder, sentences, "all")
+        embed_tokens(model, sentences, "all")
     with pytest.raises(ElmoError, match="labels: 0 for 0 vectors"):
-        probe_pos(embedder, [], sentences, sentences, 0)
+        probe_pos(model, [], sentences, sentences, 0)
 
 
 def test_most_frequent_tag_by_hand() -> None:

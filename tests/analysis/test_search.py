@@ -33,11 +33,6 @@ FLOAT16_ROUNDING = 1e-3
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
-
-
-@pytest.fixture(scope="module")
 def sentences() -> list[list[str]]:
     """Make random sentences, with the query and two equal sentences among them."""
     random = np.random.default_rng(0)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmo import formats
 from elmo.analysis.senses import (
     Separation,
     Uses,
@@ -24,7 +23,6 @@ from elmo.analysis.senses import (
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
-from make_bilm_hdf5 import make
 
 NOUN, VERB = Target("play", "NOUN"), Target("play", "VERB")
 GAME, DRAMA, MOVE = "play%1:04:00::", "play%1:10:01::", "play%2:33:00::"
@@ -39,11 +37,6 @@ ROUNDING = 1e-6
 """The tolerance for float32 vectors that were computed in different batches."""
 
 
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
-
-
 def make_uses(vectors: list[list[float]], senses: list[str], sentences: list[str]) -> Uses:
     """Make uses with the given vectors."""
     texts = [tuple(sentence.split()) for sentence in sentences]
@@ -54,9 +47,9 @@ def make_uses(vectors: list[list[float]], senses: list[str], sentences: list[str
 
 
 @pytest.mark.parametrize("layer", [0, "top", "mean", [0.2, 0.3, 0.5]])
-def test_uses_are_embedded_in_their_sentences(embedder: Embedder, layer) -> None:
+def test_uses_are_embedded_in_their_sentences(model: Embedder, layer) -> None:
     """Uses as any part of speech count. The vector of an expression is the mean of its tokens' vectors."""
-    uses = gather_uses(embedder, iter(TEXT), "play", layer)
+    uses = gather_uses(model, iter(TEXT), "play", layer)
     assert uses.senses == [DRAMA, MOVE, DRAMA, MOVE]
     assert uses.spans == [(2, 3), (1, 2), (3, 4), (1, 3)]
     assert [" ".join(tokens) for tokens in uses.sentences] == [
@@ -66,33 +59,33 @@ def test_uses_are_embedded_in_their_sentences(embedder: Embedder, layer) -> None
         "she plays on",
     ]
     expected = [
-        embedder.embed([tokens], layers=layer)[0][start:end].mean(axis=0)
+        model.embed([tokens], layers=layer)[0][start:end].mean(axis=0)
         for tokens, (start, end) in zip(uses.sentences, uses.spans, strict=True)
     ]
     np.testing.assert_allclose(uses.vectors, expected, atol=ROUNDING)
 
 
-def test_any_text_can_be_marked(embedder: Embedder) -> None:
+def test_any_text_can_be_marked(model: Embedder) -> None:
     text = [["Play", "the", "play"], ["nothing"]]
     folded = list(mark_uses(text, "play", ignore_case=True))
     assert [[i.start for i in sentence.instances] for sentence in folded] == [[0, 2], []]
-    uses = gather_uses(embedder, mark_uses(text, "play"), "play")
+    uses = gather_uses(model, mark_uses(text, "play"), "play")
     assert (uses.spans, uses.senses) == ([(2, 3)], [""])
 
 
-def test_nearest_uses_are_those_of_the_highest_cosine(embedder: Embedder) -> None:
-    uses = gather_uses(embedder, TEXT, "play", 1)
-    target = embedder.embed([["the", "play", "play"]], layers=1)[0][1]
+def test_nearest_uses_are_those_of_the_highest_cosine(model: Embedder) -> None:
+    uses = gather_uses(model, TEXT, "play", 1)
+    target = model.embed([["the", "play", "play"]], layers=1)[0][1]
     norms = np.linalg.norm(uses.vectors, axis=1) * np.linalg.norm(target)
     expected = sorted(zip((uses.vectors @ target / norms).tolist(), range(4), strict=True), reverse=True)
-    found = nearest_uses(embedder, uses, ["the", "play", "play"], "play", top=3)
+    found = nearest_uses(model, uses, ["the", "play", "play"], "play", top=3)
     assert [number for _, number in found] == [number for _, number in expected[:3]]
     assert [cosine for cosine, _ in found] == pytest.approx([cosine for cosine, _ in expected[:3]], abs=ROUNDING)
 
 
-def test_the_query_itself_is_left_out(embedder: Embedder) -> None:
-    uses = gather_uses(embedder, TEXT, "play")
-    assert sorted(n for _, n in nearest_uses(embedder, uses, ["they", "played", "a", "play"], "play")) == [0, 3]
+def test_the_query_itself_is_left_out(model: Embedder) -> None:
+    uses = gather_uses(model, TEXT, "play")
+    assert sorted(n for _, n in nearest_uses(model, uses, ["they", "played", "a", "play"], "play")) == [0, 3]
 
 
 @pytest.mark.parametrize(
@@ -103,15 +96,15 @@ def test_the_query_itself_is_left_out(embedder: Embedder) -> None:
     ],
 )
 def test_words_and_layers_that_cannot_be_gathered_are_refused(
-    embedder: Embedder, word: str, layer: Any, message: str
+    model: Embedder, word: str, layer: Any, message: str
 ) -> None:
     with pytest.raises(ElmoError, match=message):
-        gather_uses(embedder, TEXT, word, layer)
+        gather_uses(model, TEXT, word, layer)
 
 
-def test_a_query_needs_the_word(embedder: Embedder) -> None:
+def test_a_query_needs_the_word(model: Embedder) -> None:
     with pytest.raises(ElmoError, match="the query has no token 'bank': no such"):
-        nearest_uses(embedder, gather_uses(embedder, TEXT, "play"), ["no", "such"], "bank")
+        nearest_uses(model, gather_uses(model, TEXT, "play"), ["no", "such"], "bank")
 
 
 # --- separation

@@ -17,7 +17,6 @@ from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.analysis.typos import KEY_ROWS, WORDS_ONLY, evaluate_typos, fit_word_tagger, with_typos
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
-from make_bilm_hdf5 import make
 
 WORDS = ["playing", "parks", "Broadway", "eeee", "straße", "пример"]
 STAY = ["the", "B2B1", "e-mail", "2018", "Ünö", "...", "don't", "", "http://example.com"]
@@ -30,11 +29,6 @@ def make_tagged(num_sentences: int, seed: int) -> list[Tagged]:
     draw = np.random.default_rng(seed)
     sentences = [draw.choice(list(TAGS), size=draw.integers(2, 9)).tolist() for _ in range(num_sentences)]
     return [Tagged(tokens, [TAGS[token] for token in tokens]) for tokens in sentences]
-
-
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
 
 
 def kind_of(word: str, typo: str) -> str:
@@ -126,14 +120,14 @@ def test_share_is_one(share: float) -> None:
 # --- what they cost
 
 
-def test_table_has_the_scores_of_each_text_and_of_the_misspelt_words(embedder: Embedder) -> None:
+def test_table_has_the_scores_of_each_text_and_of_the_misspelt_words(model: Embedder) -> None:
     """Scores of layer 0 are those of a probe of clean text that is tested on the clean and on the noisy text."""
     train, dev, test = (make_tagged(n, seed) for seed, n in enumerate((80, 20, 40)))
-    table = evaluate_typos(embedder, train, dev, test, [0, "mean"], share=0.5)
+    table = evaluate_typos(model, train, dev, test, [0, "mean"], share=0.5)
     assert list(table) == [WORDS_ONLY, "layer 0", "mean"]
     noisy = [Tagged(t, s.tags) for t, s in zip(with_typos([s.tokens for s in test], 0.5), test, strict=True)]
-    assert table["layer 0"].clean == probe_pos(embedder, train, dev, test, 0) == 1.0
-    assert table["layer 0"].noisy == probe_pos(embedder, train, dev, noisy, 0)
+    assert table["layer 0"].clean == probe_pos(model, train, dev, test, 0) == 1.0
+    assert table["layer 0"].noisy == probe_pos(model, train, dev, noisy, 0)
     predicted = fit_word_tagger(train, dev).predict(sentence.tokens for sentence in noisy)
     pairs = [
         (tag == guess, word != typo)
@@ -152,22 +146,22 @@ def test_table_has_the_scores_of_each_text_and_of_the_misspelt_words(embedder: E
     assert words.misspelt_noisy < words.noisy
 
 
-def test_all_layers_are_measured_by_default(embedder: Embedder) -> None:
+def test_all_layers_are_measured_by_default(model: Embedder) -> None:
     parts = [make_tagged(n, n) for n in (20, 5, 5)]
-    assert list(evaluate_typos(embedder, *parts)) == [WORDS_ONLY, "layer 0", "layer 1", "layer 2"]
+    assert list(evaluate_typos(model, *parts)) == [WORDS_ONLY, "layer 0", "layer 1", "layer 2"]
 
 
-def test_a_test_text_without_typos_is_refused(embedder: Embedder) -> None:
+def test_a_test_text_without_typos_is_refused(model: Embedder) -> None:
     parts = [make_tagged(20, 0), make_tagged(5, 1), [Tagged(["the", "old"], ["DT", "JJ"])]]
     with pytest.raises(ElmoError, match="test: has too few words of 4 letters or more for typos in 20% of them"):
-        evaluate_typos(embedder, *parts)
+        evaluate_typos(model, *parts)
 
 
 def test_a_model_of_whole_words_is_refused(tmp_path: Path) -> None:
     """Such a model could not tell one misspelt word from another."""
-    embedder = Embedder(formats.load(make_words.make(tmp_path / "model")[0]))
+    model = Embedder(formats.load(make_words.make(tmp_path / "model")[0]))
     with pytest.raises(ElmoError, match=r"reads whole words, and any misspelt one as <UNK>"):
-        evaluate_typos(embedder, *(make_tagged(n, n) for n in (20, 5, 5)))
+        evaluate_typos(model, *(make_tagged(n, n) for n in (20, 5, 5)))
 
 
 # --- the tagger that knows words only as a whole

@@ -239,6 +239,16 @@ def test_a_file_that_was_made_meanwhile_is_kept(name: str, tmp_path: Path) -> No
     assert len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.parametrize("number", ["many", "0", "-1", "1.5"])
+def test_the_number_of_senses_is_auto_or_positive(
+    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, error = run_main(["types", "model", "text", "out.txt", "--senses", number], monkeypatch, capsys)
+    assert code == 2
+    assert f"'--senses': '{number}' is neither auto nor a number from 1 on." in error
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked on Windows")
 @pytest.mark.parametrize("command", ["types", "static"])
 def test_only_one_process_writes_a_file(

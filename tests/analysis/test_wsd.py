@@ -9,22 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from elmo import formats
 from elmo.analysis.wsd import FIRST_SENSE, Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, Instance, Target, read_annotated, read_first_senses
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
-from make_bilm_hdf5 import make
 
 PLAY, RUN = Target("play", "NOUN"), Target("run", "VERB")
 NEW = Target("new", "ADJ")
 FIRST = {PLAY: "play%1", RUN: "run%1", NEW: "new%3"}
 NUM_INSTANCES = {"senseval2": 2282, "senseval3": 1850, "semeval2007": 455, "semeval2013": 1644, "semeval2015": 1022}
-
-
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
 
 
 def one(target: Target, *senses: str) -> Instance:
@@ -68,12 +61,12 @@ def test_sets_together_are_counted_by_instance() -> None:
 
 
 def brute_force(
-    embedder: Embedder, semcor: Sequence[Annotated], test: Sequence[Annotated], layer, *, means: bool
+    model: Embedder, semcor: Sequence[Annotated], test: Sequence[Annotated], layer, *, means: bool
 ) -> list[str | None]:
     """Return the answers by the definition in float64, one sentence and one sense or use at a time."""
 
     def vector(sentence: Annotated, instance: Instance) -> NDArray[np.float64]:
-        vectors = embedder.embed([sentence.tokens], layers=layer)[0].astype(np.float64)
+        vectors = model.embed([sentence.tokens], layers=layer)[0].astype(np.float64)
         return vectors[instance.start : instance.end].mean(axis=0)
 
     uses = [
@@ -97,63 +90,63 @@ def brute_force(
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2, "mean", [0.1, 0.2, 0.7]])
-def test_answers_are_those_of_an_exhaustive_search(embedder: Embedder, layer) -> None:
+def test_answers_are_those_of_an_exhaustive_search(model: Embedder, layer) -> None:
     """Senses are random, so that no other rule has the same score. In a tie, as in layer 0, the first counts."""
     semcor, tests = make_annotated(60, 0), {"x": make_annotated(50, 1), "y": make_annotated(20, 2)}
     name = str(layer)
-    table = evaluate_wsd(embedder, iter(semcor), tests, FIRST, {name: layer})
+    table = evaluate_wsd(model, iter(semcor), tests, FIRST, {name: layer})
     assert list(table) == [FIRST_SENSE, name, f"{name}, nearest use"]
     for test, sentences in tests.items():
         instances = [instance for sentence in sentences for instance in sentence.instances]
-        by_mean, by_use = (brute_force(embedder, semcor, sentences, layer, means=m) for m in (True, False))
+        by_mean, by_use = (brute_force(model, semcor, sentences, layer, means=m) for m in (True, False))
         assert table[name][test] == Score.of(by_mean, instances)
         assert table[f"{name}, nearest use"][test] == Score.of(by_use, instances)
         assert table[FIRST_SENSE][test].num_right == sum(FIRST[i.target] in i.senses for i in instances)
 
 
-def test_senses_of_other_forms_are_found_without_error(embedder: Embedder) -> None:
+def test_senses_of_other_forms_are_found_without_error(model: Embedder) -> None:
     """Layer 0 knows only the form, which decides the sense here. By default every layer is in the table."""
 
     def text(forms: Sequence[str]) -> list[Annotated]:
         return [Annotated(["the", f, "."], [Instance(PLAY, 1, 2, (f"play%{f}",))]) for f in forms]
 
-    table = evaluate_wsd(embedder, text(["play", "plays", "Play"] * 3), {"own": text(["Play", "play"])}, FIRST)
+    table = evaluate_wsd(model, text(["play", "plays", "Play"] * 3), {"own": text(["Play", "play"])}, FIRST)
     names = ["layer 0", "layer 1", "layer 2", "mean"]
     assert list(table) == [FIRST_SENSE, *names, *(f"{name}, nearest use" for name in names)]
     assert table["layer 0"]["own"].f1 == table["layer 0, nearest use"]["own"].f1 == 1.0
     assert table[FIRST_SENSE]["own"] == Score(0, 2, 2)
 
 
-def test_unseen_lemmas_get_the_first_sense_or_none(embedder: Embedder) -> None:
+def test_unseen_lemmas_get_the_first_sense_or_none(model: Embedder) -> None:
     """A lemma that was seen only as another part of speech counts as unseen."""
     semcor = [Annotated(["play"], [one(Target("new", "NOUN"), "new%1")])]
     test = [Annotated(["new"], [one(NEW, "new%3")]), Annotated(["x"], [one(Target("x", "NOUN"), "x%1")])]
-    table = evaluate_wsd(embedder, semcor, {"own": test}, FIRST)
+    table = evaluate_wsd(model, semcor, {"own": test}, FIRST)
     assert {name: scores["own"] for name, scores in table.items()} == dict.fromkeys(table, Score(1, 1, 2))
 
 
-def test_only_sentences_with_lemmas_of_the_tests_are_run(embedder: Embedder, monkeypatch) -> None:
+def test_only_sentences_with_lemmas_of_the_tests_are_run(model: Embedder, monkeypatch) -> None:
     """SemCor is long, and the other sentences would only take time and memory."""
     seen: list[list[str]] = []
-    stream = embedder.stream
+    stream = model.stream
 
     def spy(sentences, **options):
         kept = list(sentences)
         seen.extend(kept)
         return stream(kept, **options)
 
-    monkeypatch.setattr(embedder, "stream", spy)
+    monkeypatch.setattr(model, "stream", spy)
     semcor = [Annotated(["ran"], [one(RUN, "run%1")]), Annotated(["play"], [one(PLAY, "p%1")]), Annotated(["a"], [])]
-    evaluate_wsd(embedder, semcor, {"own": [Annotated(["plays"], [one(PLAY, "p%1")])]}, FIRST)
+    evaluate_wsd(model, semcor, {"own": [Annotated(["plays"], [one(PLAY, "p%1")])]}, FIRST)
     assert seen == [["plays"], ["play"]]
 
 
 @pytest.mark.parametrize(
     ("layers", "says"), [(["all"], "name at least one choice"), ([], "name at least one choice"), ([3], "no layer 3")]
 )
-def test_layers_must_give_one_vector(embedder: Embedder, layers, says: str) -> None:
+def test_layers_must_give_one_vector(model: Embedder, layers, says: str) -> None:
     with pytest.raises(ElmoError, match=says):
-        evaluate_wsd(embedder, [], {}, FIRST, dict(zip("abc", layers, strict=False)))
+        evaluate_wsd(model, [], {}, FIRST, dict(zip("abc", layers, strict=False)))
 
 
 # --- the published sets

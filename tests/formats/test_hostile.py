@@ -111,6 +111,15 @@ def pack(path: Path, **entries: bytes) -> Path:
     return path
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_entries_of_one_name(tmp_path: Path) -> None:
+    """What was looked at and what is used could be different files."""
+    path = pack(tmp_path / "a.zip", **{"options.json": b"{}"})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("options.json", b"[]")
+    assert_refused(path, "contains 'options.json' twice")
+
+
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil", "a/../evil"])
 @pytest.mark.parametrize("kind", ["zip", "tar.gz"])
 def test_entries_that_leave_the_folder(name: str, kind: str, tmp_path: Path) -> None:

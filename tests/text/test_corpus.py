@@ -57,6 +57,18 @@ def test_an_incomplete_description_is_refused(folder):
         Corpus.open(folder)
 
 
+@pytest.mark.parametrize(("count", "value"), [("vocabulary_size", 3), ("vocabulary_size", 99), ("num_oov_tokens", -1)])
+def test_counts_that_are_impossible_are_refused(folder, count, value):
+    """Older corpora have no checksum of their description."""
+    description = json.loads((folder / "corpus.json").read_text())
+    del description["description_checksum"]
+    description["counts"][count] = value
+    description["checksum"] = corpus_checksum(description["files"], description["counts"]["vocabulary_size"])
+    (folder / "corpus.json").write_text(json.dumps(description))
+    with pytest.raises(ElmoError, match=r"corpus\.json: vocabulary_size or num_oov_tokens is wrong"):
+        Corpus.open(folder)
+
+
 @pytest.mark.parametrize("name", ["types.txt", "characters.npy", "tokens.bin", "sentences.bin"])
 def test_cut_or_missing_files_are_refused(folder, name):
     size = (folder / name).stat().st_size
