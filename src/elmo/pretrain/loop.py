@@ -350,6 +350,7 @@ class Pretrainer:
         return self.run_folder.figures(self.progress, self.processes, self.exchanged)
 
     def _not_finite(self, what: str) -> ElmoError:
+        """Return the error to raise if numbers of the training, `what`, are not finite any more."""
         return ElmoError(
             f"step {self.progress.step}: {what} is not finite; start a run in a new folder from what this one saved "
             "last (start=MODEL), with a lower training.learning_rate"

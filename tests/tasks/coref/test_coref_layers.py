@@ -68,6 +68,7 @@ def test_the_weights_of_the_lstm_start_orthonormal(in_width: int) -> None:
 
 def test_other_layers_start_as_published() -> None:
     """Weights of feed-forward networks and of features are within the bounds of Glorot and Bengio 2010, biases zero."""
+    torch.manual_seed(0)
     first, rest = feed_forward(12, [40, 30], 0.0)
     linear = [first, *(layer for layer in rest if isinstance(layer, torch.nn.Linear))]
     assert [tuple(layer.weight.shape) for layer in linear] == [(40, 12), (30, 40), (1, 30)]
