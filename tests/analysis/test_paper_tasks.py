@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from elmo.tasks.card import Result
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer
+from elmo.text.corpus import Corpus
 from elmo.training.metrics import METRICS, read_rows
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
@@ -245,6 +247,13 @@ def test_epochs_to_the_baselines_best(tmp_path: Path, scores: list[float], passe
     assert found == {published.BEST_EPOCH: 2.0, published.PASSED_IN: passed}
 
 
+def lines_of(folder: Path) -> list[str]:
+    """Return the sentences of a corpus in their order."""
+    corpus = Corpus.open(folder)
+    types = corpus.types()
+    return [" ".join(types[i] for i in corpus.tokens[start:end]) for start, end in pairwise(corpus.starts)]
+
+
 def test_finetuning_tunes_once_on_the_task_and_trains_with_both(make_runs: MakeRuns, forbid_training) -> None:
     """The words of the text are in the softmax's vocabulary, so that an epoch lowers perplexity."""
     task = make_runs()
@@ -253,7 +262,7 @@ def test_finetuning_tunes_once_on_the_task_and_trains_with_both(make_runs: MakeR
     assert perplexity.here["NER"][published.AFTER] < perplexity.here["NER"][published.BEFORE]
     assert scores.here["NER"][published.BEFORE] == task.with_elmo().score["mean"]
     assert (task.folder / "elmo,tuned" / "seed-0" / "results.json").exists()
-    assert (task.folder / "finetuning" / "train.txt").read_text().splitlines() == SENTENCES
+    assert lines_of(task.folder / "finetuning" / "corpus") == SENTENCES
     assert draws(tasks.draw_finetuning, finding) == ["Perplexity (Table 7)", "Scores (appendix A.1)"]
     forbid_training()
     assert tasks.analyze_finetuning([make_runs()], "m", "cpu") == finding
@@ -279,8 +288,8 @@ def test_models_are_tuned_on_contexts_and_on_questions_separately(tmp_path: Path
     perplexity, scores = finding.tables
     assert set(perplexity.here) == {"SQuAD, contexts", "SQuAD, questions"} <= set(perplexity.paper)
     assert set(scores.here) == {"SQuAD"}
-    texts = {folder.name: (folder / "train.txt").read_text() for folder in task.folder.glob("finetuning*")}
-    assert texts == {"finetuning": "w1 w2 w0 w5 .\n", "finetuning-questions": "w3 w4 ?\nw4 ?\n"}
+    texts = {folder.name: lines_of(folder / "corpus") for folder in task.folder.glob("finetuning*")}
+    assert texts == {"finetuning": ["w1 w2 w0 w5 ."], "finetuning-questions": ["w3 w4 ?", "w4 ?"]}
     config = json.loads((task.folder / "elmo,tuned" / "seed-0" / "config.json").read_text())
     assert config["fingerprint"] == fingerprint(formats.load(task.folder / "finetuning"))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -287,10 +288,10 @@ def _tune(
     require_softmax(model, "give it one with 'elmo finetune --new-softmax', and analyze the result")
 
     def tune() -> dict[str, float]:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = folder / "train.txt"
-        text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
-        result = finetune(model, [text], folder, reading=reading, heldout=dev, device=device)
+        with TemporaryDirectory(prefix="elmo-") as work:
+            text = Path(work) / "train.txt"
+            text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
+            result = finetune(model, [text], folder, reading=reading, heldout=dev, device=device)
         return {BEFORE: result.before.mean, AFTER: result.after.mean}
 
     inputs: dict[str, object] = {
