@@ -91,11 +91,10 @@ def command(
     if vocabulary_file and is_given("min_count"):
         raise ElmoError("--min-count: has no effect when --vocabulary names the words; leave one of them out")
     vocabulary = Vocabulary.read(vocabulary_file) if vocabulary_file else None
-    strange = (
-        [word for word in vocabulary.words if not word.strip() or " " in word or "\t" in word] if vocabulary else []
-    )
-    if strange:
-        raise ElmoError(f"{vocabulary_file}: {strange[0]!r} is no word; give one on each line, without its count")
+    words = vocabulary.words if vocabulary else ()
+    strange = next((word for word in words if not word.strip() or " " in word or "\t" in word), None)
+    if strange is not None:
+        raise ElmoError(f"{vocabulary_file}: {strange!r} is no word; give one on each line, without its count")
     paths = expand(inputs)
     text = text or layout_by_name(paths)
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:
