@@ -8,7 +8,6 @@ bit on the same processor with the same numbers of threads and processes, if ste
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 import warnings
@@ -39,6 +38,7 @@ from elmo.schema import to_mapping
 from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.metrics import require_tensorboard
+from elmo.training.run_folder import checksum_of_examples
 
 Sentences = Sequence[Sequence[str]]
 
@@ -144,7 +144,7 @@ class Pretrainer:
                 f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (start=MODEL)"
             )
         self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
-        self._heldout_text = _checksum_of(heldout)
+        self._heldout_text = checksum_of_examples(map(tuple, heldout))
         if self.best is not None and self._has_other_heldout:
             raise ElmoError(
                 f"{folder}: was begun with other held-out text, with which training.patience would compare this one; "
@@ -376,14 +376,6 @@ class Pretrainer:
         """The tensors of a checkpoint: those that all processes have in common, and those of this process's rows."""
         common = common_tensors(self.objective, self.optimizer, {"average": self.average, "best": self.best})
         return common, row_tensors(self.state, self.batches.streams)
-
-
-def _checksum_of(sentences: Sentences) -> str:
-    """Return a checksum of tokenized sentences."""
-    digest = hashlib.blake2b(digest_size=16)
-    for sentence in sentences:
-        digest.update(f"{' '.join(sentence)}\n".encode("utf-8", "backslashreplace"))
-    return digest.hexdigest()
 
 
 def _text_after(corpus: Corpus, start: Model | None) -> TextConfig:

@@ -36,10 +36,8 @@ from elmo.tasks.run_folder import (
     RESULTS,
     SHARED_BILM,
     RunConfig,
-    checksum_of_examples,
     claim_task_run,
     is_left_by_another,
-    is_one_of_several,
     is_run,
     keep_bilm,
     make_elmo_input,
@@ -53,6 +51,7 @@ from elmo.tasks.task import Task, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.training.machine import machine_name
 from elmo.training.metrics import require_tensorboard
+from elmo.training.run_folder import checksum_of_examples
 
 E = TypeVar("E")
 
@@ -339,8 +338,8 @@ class Experiment:
             is_file = Path(config.elmo).exists() and not is_bundled(config.elmo)
             source = str(Path(config.elmo).resolve()) if is_file else config.elmo
             checksum = fingerprint(self.bilm, with_warm_state=config.recipe.elmo.state == "warm")
-            shared = config.num_seeds > 1 or is_one_of_several(config.folder, checksum)
-            bilm = (SHARED_BILM if shared else BILM) if config.with_bilm else source
+            kept = SHARED_BILM if self.folders.shares_bilm(checksum) else BILM
+            bilm = kept if config.with_bilm else source
         sets = {name: checksum_of_examples(examples) for name, examples in self.sets.items()}
         return RunConfig(FORMAT, config.task, bilm=bilm, fingerprint=checksum, **sets)
 

@@ -8,10 +8,9 @@ for each seed; all of them share one `bilm/`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -212,14 +211,6 @@ def is_run(folder: Path) -> bool:
     return isinstance(values, dict) and {"task", "recipe"} <= values.keys()
 
 
-def is_one_of_several(folder: Path, bilm: str) -> bool:
-    """Return whether a folder is that of one seed in the folder of several, which share the biLM of this checksum."""
-    if not is_run(folder):
-        return False
-    config = read_config(folder)[0]
-    return (config.bilm, config.fingerprint) == (SHARED_BILM, bilm) and (folder / SHARED_BILM).exists()
-
-
 def seed_folder(run: Path, seed: int) -> Path:
     """Return the subfolder in which one of several seeds is trained."""
     return run / f"seed-{seed}"
@@ -391,11 +382,3 @@ def find_bilm(folder: Path, name: str) -> Path | str:
         shared = ", which all seeds of a run share," if name == SHARED_BILM else ""
         raise ElmoError(f"{folder}: its biLM {folder / name}{shared} is missing; put it back")
     return folder / name if (folder / name).exists() else name
-
-
-def checksum_of_examples(examples: Sequence[object]) -> str:
-    """Return a checksum of everything that examples hold, which their `repr` must show."""
-    digest = hashlib.blake2b(digest_size=16)
-    for example in examples:
-        digest.update(f"{example!r}\n".encode("utf-8", "backslashreplace"))
-    return digest.hexdigest()

@@ -66,6 +66,18 @@ class SeedFolders:
         elif not self._may_hold_seeds(started):
             raise ElmoError(f"{self.run}: is neither empty nor a run of several seeds; choose another one")
 
+    def shares_bilm(self, fingerprint: str) -> bool:
+        """Return whether the seeds share a copy of the biLM with this checksum.
+
+        Several seeds do, and so does one of them that is trained by itself again.
+        """
+        if self.num_seeds > 1:
+            return True
+        if not is_run(self.run):
+            return False
+        config = read_config(self.run)[0]
+        return (config.bilm, config.fingerprint) == (SHARED_BILM, fingerprint) and (self.run / SHARED_BILM).exists()
+
     def _may_hold_seeds(self, started: Sequence[int]) -> bool:
         """Return whether the run folder is that of several seeds, with these in it, or has nothing of the user's."""
         names = {path.name for path in self.run.glob("[!.]*")}

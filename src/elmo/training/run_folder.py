@@ -7,8 +7,9 @@ for instance because it ran out of memory, has nothing to lose: then the folder 
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,3 +75,11 @@ class AttemptFiles:
                 shutil.rmtree(folder / name, ignore_errors=True)
             else:
                 (folder / name).unlink(missing_ok=True)
+
+
+def checksum_of_examples(examples: Iterable[object]) -> str:
+    """Return a checksum of everything that examples hold, which their `repr` must show."""
+    digest = hashlib.blake2b(digest_size=16)
+    for example in examples:
+        digest.update(f"{example!r}\n".encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()

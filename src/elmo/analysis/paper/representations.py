@@ -36,7 +36,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import StaticVectors
-from elmo.tasks.run_folder import checksum_of_examples
+from elmo.training.run_folder import checksum_of_examples
 
 # Nearest neighbors without context and in context (Table 4).
 

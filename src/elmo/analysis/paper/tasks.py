@@ -52,8 +52,8 @@ from elmo.formats.model import Model, require_softmax
 from elmo.pretrain.finetune import finetune
 from elmo.tasks.checkpoint import WEIGHTS
 from elmo.tasks.elmo.cache import as_read, reads_lower_case
-from elmo.tasks.run_folder import checksum_of_examples
 from elmo.text.reading import Reading
+from elmo.training.run_folder import checksum_of_examples
 
 # Which layers, and where to include ELMo (Tables 2 and 3): one score for each task and setting.
 
