@@ -7,6 +7,7 @@ import importlib
 import json
 import lzma
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import dropwhile, takewhile
@@ -23,7 +24,7 @@ from elmo.formats.files import write_json
 from elmo.schema import to_mapping
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.card import Result
-from elmo.tasks.run_folder import RunConfig, write_config
+from elmo.tasks.run_folder import RunConfig, read_results, write_config
 from elmo.training.recipes import parse_override, read_recipe
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -201,14 +202,10 @@ class InThisProcess:
         return self.returncode
 
 
-def test_runs_are_made_and_made_once(
-    results: ModuleType,
-    paper_tasks: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Real trainings on a few sentences, with vectors of the recipe's width, are recorded with their commands."""
+@pytest.fixture
+def small_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the arguments of `paper_tasks.py` for real trainings on a few sentences, with vectors of the recipe's
+    width."""
     data, root, records = tmp_path / "data", tmp_path / "runs", tmp_path / "records"
     vectors = tmp_path / "vectors.txt"
     (data / "ner").mkdir(parents=True)
@@ -221,8 +218,20 @@ def test_runs_are_made_and_made_once(
     arguments += ["--vectors", str(vectors), "--device", "cpu", "--elmo", "none", "--records", str(records)]
     for setting in ("training.max_epochs=1", "lstm=[4]", "characters.filters=4"):
         arguments += ["--set", setting]
-    monkeypatch.setattr(sys, "argv", arguments)
     monkeypatch.setattr("common.records.subprocess", SimpleNamespace(Popen=InThisProcess))
+    return arguments
+
+
+def test_runs_are_made_and_made_once(
+    results: ModuleType,
+    paper_tasks: ModuleType,
+    small_training: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root, records = tmp_path / "runs", tmp_path / "records"
+    monkeypatch.setattr(sys, "argv", small_training)
     paper_tasks.main()
     paper_tasks.main()
     assert capsys.readouterr().out.count("is there already, and was made by this command (") == 2
@@ -241,12 +250,41 @@ def test_runs_are_made_and_made_once(
     assert len(rows(page)) == 2
     assert "\n## Data\n\n- `wnut17`: its own" in page
     assert "`snli`" not in page
-    monkeypatch.setattr(sys, "argv", [*arguments, "--set", "training.max_epochs=2"])
+    monkeypatch.setattr(sys, "argv", [*small_training, "--set", "training.max_epochs=2"])
     with pytest.raises(SystemExit, match=r"none\.json: was made by another command; remove it"):
         paper_tasks.main()
-    monkeypatch.setattr(sys, "argv", [*arguments, "--set", "nonsense=1", "--records", str(tmp_path / "others")])
+    monkeypatch.setattr(sys, "argv", [*small_training, "--set", "nonsense=1", "--records", str(tmp_path / "others")])
     with pytest.raises(SystemExit, match="elmo ended with exit code 2; see above"):  # and not that it was stopped
         paper_tasks.main()
+
+
+def test_a_record_gets_the_seeds_that_it_lacks(
+    paper_tasks: ModuleType, small_training: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first seed may have been trained on a machine that is gone. The scores are those of one run of all seeds."""
+    record = tmp_path / "records" / "wnut17" / "none.json"
+    monkeypatch.setattr(sys, "argv", [*small_training, "--kinds", "none"])
+    paper_tasks.main()
+    first = json.loads(record.read_text())
+    shutil.rmtree(tmp_path / "runs")
+    monkeypatch.setattr(sys, "argv", [*small_training, "--kinds", "none", "--seeds", "2"])
+    paper_tasks.main()
+    both = json.loads(record.read_text())
+    assert [path.name for path in (tmp_path / "runs" / "wnut17" / "none").iterdir()] == ["seed-1"]
+    assert [result["seed"] for result in both["results"]] == [0, 1]
+    assert both["results"][:1] == first["results"]
+    assert both["recipe"] == first["recipe"]
+    assert both["command"] == first["command"].replace("--seeds 1", "--seeds 2")
+    command = shlex.split(both["command"].replace("--out none", f"--out {tmp_path / 'both'}"))
+    places = {path.name: str(path) for path in [*tmp_path.rglob("*.xz"), tmp_path / "vectors.txt"]}
+    words = [places.get(word, word).replace("=vectors.txt", f"={places['vectors.txt']}") for word in command[1:]]
+    assert CliRunner().invoke(cli, words, catch_exceptions=False).exit_code == 0
+    assert [result.scores for result in read_results(tmp_path / "both")] == [run["scores"] for run in both["results"]]
+    before = record.read_bytes()
+    paper_tasks.main()
+    monkeypatch.setattr(sys, "argv", [*small_training, "--kinds", "none"])
+    paper_tasks.main()  # asks for fewer seeds than the record has
+    assert record.read_bytes() == before
 
 
 def test_pairs_of_some_sources_alone_can_be_trained_on(paper_tasks: ModuleType, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.card import Result, summarize
-from elmo.tasks.run_folder import read_config, read_results
+from elmo.tasks.run_folder import read_config, read_results, seed_folder
 
 BASELINE = "none"
 """The name of a training without ELMo. Trainings with ELMo have other names."""
@@ -69,11 +69,15 @@ def parse_with_records(parser: argparse.ArgumentParser) -> argparse.Namespace:
 def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
     """Write what the page needs from a finished run folder, which `command` made.
 
-    Files are recorded by their names without folders, which differ from machine to machine.
+    Files are recorded by their names without folders, which differ from machine to machine. If there is a record, the
+    folder's seeds are added to its own, which such a command made before.
     """
     config, recipe = read_config(folder)
-    results = [result.as_json() for result in read_results(folder)]
-    record = {"task": config.task, "command": shown(command), "recipe": _without_paths(recipe), "results": results}
+    record = {"task": config.task, "command": "", "recipe": _without_paths(recipe), "results": []}
+    if path.exists():
+        record = cast("dict[str, Any]", read_json(path))
+    record["command"] = shown(command)
+    record["results"] += [result.as_json() for result in read_results(folder)]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_all({path: lambda path: write_json(path, record)})
 
@@ -95,16 +99,33 @@ def is_recorded(command: Sequence[str], record: Path) -> bool:
 
 
 def train_and_record(command: Sequence[str], folder: Path, record: Path) -> None:
-    """Run `elmo` with arguments that make the run folder `folder`, and write its record, unless there is one already.
+    """Train the seeds that a record lacks, one by one, and record each when it is finished.
 
-    Started again, it continues a training that was stopped.
+    So a record that was begun on another machine is completed without the run folders of its seeds. Started again, a
+    training that was stopped goes on.
+
+    Args:
+        command: The arguments of `elmo` that train all seeds, from 0 on, in the run folder `folder`.
+        folder: Gets a run folder for each seed, by the names that `elmo` gives them.
+        record: The file of the record.
     """
-    if is_recorded(command, record):
-        return
-    run_elmo(command)
-    if len(read_results(folder)) < int(command[command.index("--seeds") + 1]):
-        raise SystemExit(f"{folder}: stopped; run the same command again to continue")
-    write_record(folder, ["elmo", *command], record)
+    seeds = int(command[command.index("--seeds") + 1])
+    recorded = len(read_record(record).results) if record.exists() else 0
+    if recorded:
+        is_recorded(_with(command, "--seeds", str(recorded)), record)
+    for seed in range(recorded, seeds):
+        run = seed_folder(folder, seed)
+        one = _with(_with(command, "--seeds", "1"), "--out", str(run))
+        run_elmo([*one, "--set", f"training.seed={seed}"])
+        if not read_results(run):
+            raise SystemExit(f"{run}: stopped; run the same command again to continue")
+        write_record(run, ["elmo", *_with(command, "--seeds", str(seed + 1))], record)
+
+
+def _with(command: Sequence[str], option: str, value: str) -> list[str]:
+    """Return a command with another value of an option that it has."""
+    at = command.index(option) + 1
+    return [*command[:at], value, *command[at + 1 :]]
 
 
 def run_elmo(command: Sequence[str], stdout: IO[str] | None = None) -> int:

@@ -6,9 +6,9 @@ Started again, the script skips the models that are finished, and continues the 
     python benchmarks/experiments/paper_tasks.py runs/ --elmo en --reduced --only wnut17 sst5 --seeds 1
 
 `--vectors` are files of static word vectors (`elmo static`). Each task takes the file whose vectors have the width in
-its recipe; without one, its word vectors start at random. Each finished training leaves a record, from which
-`pages/results.py` writes its page. A training that has a record is not repeated, and a record that another command made
-is an error.
+its recipe; without one, its word vectors start at random. The record of a model gets each seed when it is finished, and
+`pages/results.py` writes its page from the records. A seed that is recorded is not trained again, even where its run
+folder is gone. A record that another command made is an error.
 `--reduced` changes the recipes so that training a model takes at most three hours on two processor cores.
 """
 
