@@ -287,6 +287,19 @@ def test_a_record_gets_the_seeds_that_it_lacks(
     assert record.read_bytes() == before
 
 
+def test_a_set_in_another_language_is_trained_on_only_if_it_is_named(
+    paper_tasks: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+    monkeypatch.setattr(paper_tasks, "train_plan", lambda plan, arguments: trained.append(plan.name))
+    monkeypatch.setattr(sys, "argv", ["paper_tasks.py", "runs"])
+    paper_tasks.main()
+    assert trained == [plan.name for plan in paper_tasks.PLANS if plan.name != "conll2002"]
+    monkeypatch.setattr(sys, "argv", ["paper_tasks.py", "runs", "--only", "conll2002"])
+    paper_tasks.main()
+    assert trained[-1] == "conll2002"
+
+
 def test_pairs_of_some_sources_alone_can_be_trained_on(paper_tasks: ModuleType, tmp_path: Path) -> None:
     plan = next(plan for plan in paper_tasks.PLANS if plan.name == "snli-captions")
     lines = [json.dumps({"premise": str(n), "source": s}) for n, s in enumerate(("sick", "lingnli", "cad", "other"))]

@@ -38,7 +38,8 @@ class Plan:
 
     `files` are the training, dev and test sets below the data folder, each of which may be several with commas between
     them. `settings` change the recipe, and so do `reduced` ones for training on a processor. If `sources` are given,
-    the script writes and uses a training set that has only the pairs of these sources.
+    the script writes and uses a training set that has only the pairs of these sources. Sets in another language than
+    English need a biLM of their own, so they are only trained on if they are asked for.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Plan:
     settings: tuple[str, ...] = ()
     reduced: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    is_english: bool = True
 
 
 def parts(pattern: str) -> tuple[str, str, str]:
@@ -60,6 +62,7 @@ SHIFTS = (
     *(f"squad/squadshifts_{n}.json.xz" for n in ("amazon_reviews", "reddit")),
 )
 NLI = ("nli/train.jsonl.xz", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz")
+SHORT_NER = ("training.max_epochs=15", "training.patience=4")
 SHORT_SNLI = (
     "dropout=0.2",
     "with_elmo.attention_dropout=0.2",
@@ -91,7 +94,14 @@ PLANS = (
         "ner",
         ("ner/wikineural_val.conll.xz", "ner/wikineural_test.conll.xz", "ner/wikigold.conll.xz"),
         settings=("token_column=-2",),
-        reduced=("training.max_epochs=15", "training.patience=4"),
+        reduced=SHORT_NER,
+    ),
+    Plan(
+        "conll2002",
+        "ner",
+        tuple(f"ner/conll2002_esp_{part}.conll.xz" for part in ("train", "testa", "testb")),
+        reduced=SHORT_NER,
+        is_english=False,
     ),
     Plan("sst5", "sst", parts("sst5/{}.txt.xz"), reduced=SHORT_SST),
     Plan(
@@ -225,7 +235,11 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets; default: %(default)s")
     parser.add_argument(
-        "--only", nargs="+", choices=[plan.name for plan in PLANS], help="train on these data sets only"
+        "--only",
+        nargs="+",
+        choices=[plan.name for plan in PLANS],
+        default=[plan.name for plan in PLANS if plan.is_english],
+        help="train on these data sets only; default: all English ones",
     )
     parser.add_argument("--seeds", type=int, help="the largest number of seeds for each task")
     parser.add_argument(
@@ -237,7 +251,7 @@ def main() -> None:
     arguments = parse_with_records(parser)
     arguments.vectors = {read_width(path): path for path in arguments.vectors}
     for plan in PLANS:
-        if arguments.only is None or plan.name in arguments.only:
+        if plan.name in arguments.only:
             train_plan(plan, arguments)
 
 

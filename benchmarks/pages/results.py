@@ -148,6 +148,7 @@ NOTES = {
     "wnut17": "its own training, development and test sets (Derczynski et al. 2017).",
     "wikigold": "trained and tuned on WikiNEuRal (Tedeschi et al. 2021), whose labels were made automatically; tested "
     "on WikiGold (Balasuriya et al. 2009).",
+    "conll2002": "Spanish news of May 2000 (Tjong Kim Sang 2002), tuned on `esp.testa`, tested on `esp.testb`.",
     "sst5": "the Stanford Sentiment Treebank (Socher et al. 2013), the paper's own data.",
     "sst2": "the sentences of `sst5` that aren't neutral.",
     "snli": "development and test sets are SNLI's; the 75,784 pairs of the training set are of LingNLI, Wikipedia NLI, "
