@@ -7,7 +7,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,14 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats import sources
 from elmo.targets import alone_in
+from elmo.tasks import load_task_recipe
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.finetune import finetune_for_task
 from elmo.tasks.ner.task import TASK, NerModel, NerRecipe
-from elmo.tasks.run_folder import load_run
+from elmo.tasks.run_folder import VOCABULARIES, RunConfig, StoredRun, load_run
+from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.trainer import Trainer, predict
 from elmo.training.metrics import read_rows
 
@@ -704,6 +706,39 @@ def test_damaged_vocabularies_are_named(content: str, says: str, files: Path, re
     (config.folder / "vocabularies.json").write_text(content)
     with pytest.raises(ElmoError, match=rf"vocabularies.json.*: {says}"):
         load_run(config.folder)
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "name", "words"),
+    [
+        ("srl", {}, "predicates", ["sings"]),
+        ("classify", {"class_weights": "balanced"}, "label_counts", ["many"]),
+        ("classify", {"class_weights": "balanced"}, "num_texts", []),
+        ("tag", {}, "labels of lemma", ["lower"]),
+        ("tag", {}, "labels of lemma", ["1"]),
+    ],
+)
+def test_damaged_numbers_and_rules_are_named(
+    task: str, settings: Mapping[str, Any], name: str, words: list[str], tmp_path: Path
+) -> None:
+    """Some lists hold more than words, as strings."""
+    lists = {
+        "words": ["Ann"],
+        "predicates": ["sings 1 2"],
+        "roles": ["ARG0"],
+        "labels": ["yes", "no"],
+        "label_counts": ["1", "2"],
+        "num_texts": ["3"],
+        "targets": ["lemma"],
+        "labels of lemma": [str(LemmaRule.of("sings", "sing"))],
+        "lemmas": ["sing"],
+    }
+    recipe = replace(load_task_recipe(task), **settings)
+    stored = StoredRun(tmp_path, RunConfig(1, task, None, None, train="", dev=""), recipe, lists, {}, None)
+    with pytest.raises(ElmoError, match="weights"):  # there are none, but the model was made
+        stored.load()
+    with pytest.raises(ElmoError, match=rf"{VOCABULARIES}: is damaged \(.+\); get it again or train again"):
+        replace(stored, vocabularies={**lists, name: words}).load()
 
 
 def test_vocabularies_may_be_larger_than_settings(files: Path, recipe: Recipe) -> None:

@@ -106,12 +106,18 @@ class StoredRun:
         """Make the model on a device.
 
         Raises:
-            ElmoError: If the weights do not match the recipe and the vocabularies.
+            ElmoError: If the vocabularies are damaged, or the weights do not match them and the recipe.
         """
         task = get_task(self.config.task)
         layers = make_elmo_layers(self.bilm, self.recipe.elmo, device)
         elmo = make_elmo_input(self.bilm, self.recipe.elmo, layers)
-        model = task.model(self.recipe, self.vocabularies, elmo).to(device)
+        try:
+            model = task.model(self.recipe, self.vocabularies, elmo).to(device)
+        except ElmoError:
+            raise
+        except (IndexError, TypeError, ValueError) as error:  # some lists hold numbers or rules, written as strings
+            where = self.folder / VOCABULARIES
+            raise ElmoError(f"{where}: is damaged ({error}); get it again or train again") from error
         put_weights(model, self.weights, self.folder / WEIGHTS)
         return TrainedTask(task, self.recipe, model, None if self.bilm is None else self.bilm.text)
 
