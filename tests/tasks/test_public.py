@@ -20,6 +20,7 @@ from elmo.errors import ElmoError
 from elmo.formats.native import save_native
 from elmo.tasks.coref.data import Document, Mention, format_document
 from elmo.tasks.ner.task import NerExample, NerModel
+from elmo.tasks.run_folder import read_config
 from elmo.text.corpus import Corpus
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
@@ -191,6 +192,28 @@ def test_the_bilm_is_fine_tuned_first(files: Path, tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match="finetune: without ELMo there is nothing to fine-tune; name a model"):
         elmo.tasks.train("ner", **arguments, folder=tmp_path / "none", elmo="none", finetune=tuned)
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("name", ["en", "none"])
+def test_a_path_is_a_folder_even_under_a_name_of_ours(
+    name: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The string `en` is the package's model, and `none` a training without ELMo."""
+    monkeypatch.chdir(tmp_path)
+    save_native(make_model(softmax=True), tmp_path / name)
+    names = files / "names.conll"
+    arguments = {"train": names, "dev": names, "settings": {**SETTINGS, "training.max_epochs": 1}, "device": "cpu"}
+    elmo.tasks.train("ner", **arguments, folder="run", elmo=Path(name))
+    used, wanted = (
+        formats.load(folder).bilm.char_encoder.embedding.weight for folder in (Path("run", "bilm"), Path(name))
+    )
+    assert torch.equal(used, wanted)
+    elmo.tasks.train("ner", **arguments, folder="tuned", elmo=Path(name), finetune="en" if name == "none" else "none")
+    used = formats.load(Path("tuned", "bilm")).bilm.char_encoder.embedding.weight
+    assert used.shape == wanted.shape
+    assert not torch.equal(used, wanted)
+    elmo.tasks.train("ner", **arguments, folder="outside", elmo=Path(name), with_bilm=False)
+    assert read_config(Path("outside"))[0].bilm == str(tmp_path / name)
 
 
 def test_a_model_that_has_no_copy_and_a_cache_that_is_kept(files: Path, tmp_path: Path) -> None:

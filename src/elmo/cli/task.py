@@ -147,7 +147,7 @@ def train(
         if result is not None:
             figures = f"perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on the dev set"
             click.echo(f"elmo: {tuned}: {figures}", err=True)
-        experiment = experiment.with_elmo(str(tuned))
+        experiment = experiment.with_elmo(tuned)
     experiment.run()
     _report(experiment, as_json)
 

@@ -120,7 +120,7 @@ def train(
         train=str(train),
         dev=str(dev),
         test=None if test is None else str(test),
-        elmo=NO_ELMO if elmo is None else str(elmo),
+        elmo=NO_ELMO if elmo is None else elmo,
         with_bilm=with_bilm,
         cache=None if cache is None else Path(cache),
         num_seeds=num_seeds,
@@ -129,7 +129,7 @@ def train(
     experiment = Experiment(config)
     if finetune is not None:
         finetune_for_task(experiment, Path(finetune))
-        experiment = experiment.with_elmo(str(finetune))
+        experiment = experiment.with_elmo(Path(finetune))
     results = experiment.run()
     # On Ctrl-C or SIGTERM the trainer saves everything and returns as if it were finished. A program that called this
     # function must not go on with results that are not there.

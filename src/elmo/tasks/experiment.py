@@ -69,7 +69,7 @@ class ExperimentConfig:
         train: The training set, as a path that the task can read.
         dev: The dev set.
         test: The test set, which is scored at the end.
-        elmo: Any model that `elmo.load` reads, or "none" for a baseline.
+        elmo: Any model that `elmo.load` reads, or the string "none" for a baseline.
         with_bilm: Whether the run folder gets a copy of the biLM. Without a copy, `elmo` must still be there when the
             trained model is loaded.
         cache: The folder in which ELMo's vectors are cached. None caches them in the run folder until it is finished.
@@ -85,7 +85,7 @@ class ExperimentConfig:
     train: str
     dev: str
     test: str | None = None
-    elmo: str = NO_ELMO
+    elmo: str | Path = NO_ELMO
     with_bilm: bool = True
     cache: Path | None = None
     num_seeds: int = 1
@@ -177,10 +177,10 @@ class Experiment:
         """One sentence on the word vectors for the user who starts the training, or None."""
         self.results: list[Result] = []
 
-    def with_elmo(self, elmo: str) -> Experiment:
+    def with_elmo(self, elmo: Path) -> Experiment:
         """Return the same experiment with another ELMo model, without reading the files again.
 
-        The original must not have run yet.
+        The original must not have run yet. A path of the name `en` is a folder here, too, not the package's model.
         """
         other = copy(self)
         other.config, other.bilm = replace(self.config, elmo=elmo), formats.load(elmo)
@@ -336,7 +336,7 @@ class Experiment:
         bilm = checksum = None
         if self.bilm is not None:
             is_file = Path(config.elmo).exists() and not is_bundled(config.elmo)
-            source = str(Path(config.elmo).resolve()) if is_file else config.elmo
+            source = str(Path(config.elmo).resolve() if is_file else config.elmo)
             checksum = fingerprint(self.bilm, with_warm_state=config.recipe.elmo.state == "warm")
             kept = SHARED_BILM if self.folders.shares_bilm(checksum) else BILM
             bilm = kept if config.with_bilm else source
