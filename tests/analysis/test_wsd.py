@@ -142,7 +142,8 @@ def test_only_sentences_with_lemmas_of_the_tests_are_run(model: Embedder, monkey
 
 
 @pytest.mark.parametrize(
-    ("layers", "says"), [(["all"], "name at least one choice"), ([], "name at least one choice"), ([3], "no layer 3")]
+    ("layers", "says"),
+    [(["all"], "'all' gives several vectors per token"), ([], "there are none; name one"), ([3], "no layer 3")],
 )
 def test_layers_must_give_one_vector(model: Embedder, layers, says: str) -> None:
     with pytest.raises(ElmoError, match=says):

@@ -262,6 +262,12 @@ def test_without_a_network_one_sentence_names_the_address(site: Site, monkeypatc
         reset()
 
 
+def test_bytes_that_are_not_utf8_are_in_no_address() -> None:
+    """An argument of a command has them as surrogates. Such a source is taken for a path."""
+    assert not download.is_address("http://example.org/\udcff.zip")
+    assert download.is_address("http://example.org/ÿ.zip")
+
+
 @pytest.mark.parametrize("address", ["https://[::1/model.zip", "https://host:99999999/model.zip"])
 def test_impossible_addresses_are_refused(address: str, site: Site) -> None:
     with pytest.raises(ElmoError, match=f"^{re.escape(address)}: can't be reached \\("):

@@ -6,7 +6,6 @@ import csv
 import warnings
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -177,29 +176,22 @@ def _fits(value: str, wanted: str) -> bool:
     if wanted.endswith(ANY_END):
         return value.startswith(wanted.removesuffix(ANY_END))
     first, dots, last = wanted.partition(RANGE)
-    return bool(dots and value) and _is_from(value, first) and _is_up_to(value, last)
+    if not (dots and value):
+        return False
+    low, own = _comparable(first, value)
+    if not own >= low:
+        return False
+    own, high = _comparable(value, last)
+    # A day of the last year is in that year.
+    return not last or own <= high or (high == last and value.startswith(last))
 
 
-def _is_from(value: str, first: str) -> bool:
-    numbers = _number(value), _number(first)
-    if numbers[0] is not None and numbers[1] is not None:
-        return numbers[0] >= numbers[1]
-    return value >= first
-
-
-def _is_up_to(value: str, last: str) -> bool:
-    numbers = _number(value), _number(last)
-    if numbers[0] is not None and numbers[1] is not None:
-        return numbers[0] <= numbers[1]
-    return not last or value <= last or value.startswith(last)  # a day of the last year is in that year
-
-
-@cache
-def _number(text: str) -> float | None:
+def _comparable(one: str, other: str) -> tuple[Any, Any]:
+    """Return two strings as numbers if both are numbers, and else as they are."""
     try:
-        return float(text)
+        return float(one), float(other)
     except ValueError:
-        return None
+        return one, other
 
 
 def parse_wanted(options: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from elmo.analysis.neighbors import unit
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
-from elmo.embed.layers import Layers, layer_name, layer_weights
+from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.errors import ElmoError
 
 Vectors = NDArray[np.float32]
@@ -196,7 +196,6 @@ def only(sentences: Iterable[Annotated], wanted: Callable[[Instance], bool]) -> 
 
 def _mixes(layers: Sequence[Layers], num_layers: int) -> Vectors:
     """Return the weight of each layer in each of the K choices, (K, L+1)."""
-    weights = [layer_weights(layer, num_layers) for layer in layers]
-    if None in weights or not weights:
-        raise ElmoError("layers: name at least one choice, each with one vector per token, such as [0, 1, 'mean']")
-    return np.array(weights, np.float32)
+    if not layers:
+        raise ElmoError("layers: there are none; name one or more, such as {'layer 1': 1}")
+    return np.array([single_layer_weights(layer, num_layers) for layer in layers], np.float32)

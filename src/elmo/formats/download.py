@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import re
 import sys
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, sync, write_all
+from elmo.formats.files import read_json, sync, write_all, write_json
 from elmo.targets import naming
 from elmo.text.corpus import digest_of
 
@@ -38,7 +37,9 @@ MOST_RESTARTS = 3
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 """The names in the cache of the two files of a model that is no archive."""
 
-_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f\ud800-\udfff]+", re.IGNORECASE)
+"""Bytes of an argument that are not UTF-8 become surrogates, which no address can hold."""
+
 _RECORD, _LOCK, _PART = ".download.json", ".lock", ".part"
 _ABSENT = (403, 404, 410)
 """What servers answer if there is no such file. Amazon's, of which many models come, say 403."""
@@ -336,5 +337,4 @@ def _is_record(record: Any) -> bool:
 
 
 def _write_record(folder: Path, record: Mapping[str, Any]) -> None:
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    write_all({folder / _RECORD: lambda path: path.write_text(text, encoding="utf-8")})
+    write_all({folder / _RECORD: lambda path: write_json(path, record)})

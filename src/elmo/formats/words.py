@@ -108,6 +108,8 @@ def require_room(path: Path) -> int:
                     raise ElmoError(f"{path}: unpacks to more than {room(path.stat().st_size):,} bytes; no word list")
     except FileNotFoundError:
         raise ElmoError(f"{path}: no such file") from None
+    except PermissionError:
+        raise
     except (OSError, EOFError, zlib.error) as error:
         raise ElmoError(f"{path}: damaged or truncated ({error}); get the file again") from None
     return num_lines

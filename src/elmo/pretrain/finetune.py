@@ -193,7 +193,7 @@ def prepare_corpus(
         raise ElmoError("fine-tuning runs in one process; start it without torchrun")
     char_cnn = require_characters(model, "trained")
     if not new_softmax:
-        require_softmax(model, "Pass new_softmax=True to train one on this text first, with the biLM frozen")
+        require_softmax(model, "pass new_softmax=True to train one on this text first, with the biLM frozen")
     path = folder / "corpus"
     _require_finetuning(folder)
     is_new = not folder.exists()

@@ -142,9 +142,9 @@ def score_sentences(
             if a sentence is a string.
     """
     require_bytes(model, "scored")
-    otherwise = "Train one on text of yours: elmo finetune --new-softmax"
+    otherwise = "train one on text of yours with 'elmo finetune --new-softmax'"
     if model.config.char_cnn is None:
-        otherwise = "The checkpoint of bilm-tf has it"
+        otherwise = "use the checkpoint of bilm-tf, which has it"
     softmax, vocabulary = require_softmax(model, otherwise)
     require_choice("state", state, STATES)
     start = model.bilm.initial_state(1)

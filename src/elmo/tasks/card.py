@@ -28,7 +28,7 @@ tags: [elmo, {task}]
 elmo task predict path/to/this/folder text.txt
 ```
 
-Model: Peters et al. 2018, *Deep contextualized word representations*, section 4 and appendix.
+ELMo: Peters et al. 2018, *Deep contextualized word representations*.
 """
 
 

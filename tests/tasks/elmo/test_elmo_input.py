@@ -197,6 +197,21 @@ def test_an_interrupted_cache_is_continued(bilm: Model, tmp_path: Path, monkeypa
     assert 0 < sum(embedded) < len(texts)
 
 
+@pytest.mark.parametrize(
+    "note", ["{", "[]", '{"num_sentences": -3, "num_bytes": 4}', '{"num_sentences": 1, "num_bytes": 999}']
+)
+def test_a_damaged_note_of_progress_begins_again(note: str, bilm: Model, tmp_path: Path) -> None:
+    make(bilm, tmp_path / "expected")
+    (expected,) = (tmp_path / "expected").iterdir()
+    work = tmp_path / "cache" / f".{expected.name}.unfinished"
+    work.mkdir(parents=True)
+    (work / "data").write_bytes(b"some numbers")
+    (work / "progress.json").write_text(note)
+    make(bilm, tmp_path / "cache")
+    (path,) = (tmp_path / "cache").iterdir()
+    assert path.read_bytes() == expected.read_bytes()
+
+
 def test_what_a_kill_left_next_to_a_complete_cache_is_removed(bilm: Model, tmp_path: Path) -> None:
     """A process may be killed when the vectors have their name already but the note of its progress still exists."""
     make(bilm, tmp_path)

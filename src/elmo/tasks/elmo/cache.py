@@ -184,8 +184,12 @@ def _read_progress(progress: Path, data: Path) -> tuple[int, int]:
     """
     if not progress.exists() or not data.exists():
         return 0, 0
-    match read_json(progress):
-        case {"num_sentences": int(done), "num_bytes": int(size)} if 0 <= size <= data.stat().st_size:
+    try:
+        noted: object = read_json(progress)
+    except ElmoError:
+        return 0, 0
+    match noted:
+        case {"num_sentences": int(done), "num_bytes": int(size)} if done >= 0 and 0 <= size <= data.stat().st_size:
             return done, size
         case _:
             return 0, 0
