@@ -37,23 +37,18 @@ COLUMN_NUMBERS = {
 }
 
 
-def read_tagged(paths: Iterable[str | Path], columns: Columns, encoding: str = "utf-8") -> Iterator[Tagged]:
-    """Yield the sentences of files, one file after the other.
+def read_tagged(
+    paths: Iterable[str | Path], columns: Columns, encoding: str = "utf-8"
+) -> Iterator[tuple[tuple[int, int], Tagged]]:
+    """Yield the sentences of files, each with the numbers of its file (from 0) and of its first line (from 1).
 
     With `columns="columns"` a line is a word, a tab and its tag; further columns are ignored. In CoNLL-U, comments are
     skipped, as are lines for several tokens written as one word ("1-2") and for words left out of the text ("8.1").
     Spaces in words become `_`.
 
     Raises:
-        ElmoError: If a line has other columns, or lacks a word or a tag. Names the file and line.
+        ElmoError: If a line has other columns, or lacks a word or a tag. The message names the file and the line.
     """
-    return (sentence for _, sentence in read_placed(paths, columns, encoding))
-
-
-def read_placed(
-    paths: Iterable[str | Path], columns: Columns, encoding: str = "utf-8"
-) -> Iterator[tuple[tuple[int, int], Tagged]]:
-    """Yield sentences as `read_tagged` does, each with the numbers of its file (from 0) and its first line (from 1)."""
     for file, path in enumerate(paths):
         for lines in read_paragraphs(path, encoding):
             sentence = Tagged([], [])
@@ -69,7 +64,7 @@ def read_conllu(path: str | Path) -> list[Tagged]:
     Raises:
         ElmoError: If a line is malformed (see `read_tagged`), or the file has no sentence or no such tags.
     """
-    sentences = list(read_tagged([path], "xpos"))
+    sentences = [sentence for _, sentence in read_tagged([path], "xpos")]
     if not sentences:
         raise ElmoError(f"{path}: holds no sentence; expected CoNLL-U")
     # "_" is CoNLL-U's mark of an empty column. Probing it would give every layer an accuracy of 1.

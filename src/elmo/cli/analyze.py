@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from elmo.analysis.paper.runs import TaskData, TaskRuns
     from elmo.embed.embedder import Embedder
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 MODEL = click.argument("model")
 SEMCOR = click.option(
@@ -301,7 +300,8 @@ def _analyze_tasks(
     from elmo.analysis.pictures import new_figure
 
     new_figure()  # so that a missing package is reported now and not after hours of training
-    name = _describe(model, formats.load(model).config)  # also refuses a bad MODEL before any task is read
+    # Before any task is read, so that a bad MODEL is refused at once.
+    name = _describe(model, formats.load(model, with_softmax=False).config)
     found = _tasks(**data)
     runs = [TaskRuns(each, out, model, num_seeds=seeds, device=device, quick=quick) for each in found]
     _write(out, analyze(runs, name), draw, as_json)

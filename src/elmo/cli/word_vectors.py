@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,6 @@ from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
     from elmo.text.corpus import Corpus
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @contextmanager

@@ -155,13 +155,12 @@ def save_bilm(model: Model, folder: Path) -> None:
         warnings.warn("bilm HDF5 has no place for a warm state; it is left out", stacklevel=2)
     if model.types is not None:
         warnings.warn("bilm HDF5 has no place for stored token vectors; they are left out", stacklevel=2)
+    if model.num_mixes:
+        warnings.warn("bilm HDF5 has no place for scalar mixes; they are left out", stacklevel=2)
     softmax = model.stored_softmax
     if softmax is not None and softmax.is_adaptive:
         warnings.warn("bilm HDF5 has no place for an adaptive softmax; it is left out", stacklevel=2)
-        softmax, mixes, model = None, model.mixes, without_softmax(model)
-        model.mixes = mixes
-    if model.mixes:
-        warnings.warn("bilm HDF5 has no place for scalar mixes; they are left out", stacklevel=2)
+        softmax, model = None, without_softmax(model)
     options = to_mapping(model.config)
     if softmax is not None:
         options["n_tokens_vocab"] = softmax.num_words

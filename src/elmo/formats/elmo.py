@@ -114,7 +114,7 @@ class Elmo(ElmoModule, ModelHubMixin):
             vocab_to_cache: Words whose token vectors are computed only once (see `Elmo`).
             **options: Other keyword arguments of `ElmoModule`.
         """
-        model = load(source)
+        model = load(source, with_softmax=False)
         # Our own `__init__` takes the two published files or a biLM, not a model with its word lists. It can't just get
         # another argument: the Hub's mixin records all arguments, and copies dataclasses such as `Model` for that.
         elmo = cls.__new__(cls)
@@ -131,7 +131,7 @@ class Elmo(ElmoModule, ModelHubMixin):
     def _set_up(
         self, model: Model, num_output_representations: int, vocab_to_cache: Sequence[str] | None, **options: Any
     ) -> None:
-        """Initialise the layer from a model, instead of `__init__`. The `options` are those of `ElmoModule`."""
+        """Initialize the layer from a model, instead of `__init__`. The `options` are those of `ElmoModule`."""
         words = ids_of_words(model, vocab_to_cache) if vocab_to_cache else None
         ElmoModule.__init__(self, model.bilm, num_output_representations, word_characters=words, **options)
         self._model = without_softmax(model)

@@ -82,21 +82,18 @@ class Model:
         origin: str = "made in memory",
         mixes: list[ScalarMix] | StoredMixes | None = None,
         *,
-        token_vectors: TokenVectors | None = None,
         lexicon: Lexicon | None = None,
         warm_state: BiLMState | StoredState | None = None,
-        types: StoredTypes | None = None,
-        card: str | None = None,
-        figures: Mapping[str, str] | None = None,
         text: TextConfig | None = None,
-        vocabulary_file: Path | None = None,
     ) -> None:
         self._bilm, self._softmax, self._warm_state = bilm, softmax, warm_state
         self._mixes: list[ScalarMix] | StoredMixes = [] if mixes is None else mixes
-        self.vocabulary, self.origin, self.lexicon = vocabulary, origin, lexicon
-        self.token_vectors, self.types = token_vectors, types
-        self.card, self.text, self.vocabulary_file = card, text, vocabulary_file
-        self.figures: Mapping[str, str] = {} if figures is None else figures
+        self.vocabulary, self.origin, self.lexicon, self.text = vocabulary, origin, lexicon, text
+        self.token_vectors: TokenVectors | None = None
+        self.types: StoredTypes | None = None
+        self.card: str | None = None
+        self.figures: Mapping[str, str] = {}
+        self.vocabulary_file: Path | None = None
 
     @property
     def bilm(self) -> BiLM:
@@ -300,12 +297,13 @@ def require_softmax(model: Model, otherwise: str = "") -> tuple[AnySoftmax, Voca
 
     Args:
         model: The model to check.
-        otherwise: A sentence for the message that says what to do if there is no softmax.
+        otherwise: What to do if there is no softmax, for the end of the message.
     """
     if model.softmax is None:
+        advice = f"; {otherwise}" if otherwise else ""
         raise ElmoError(
-            f"the model has no softmax, which published models keep in a separate file, if at all ({model.origin}). "
-            f"{otherwise}"
+            f"the model has no softmax, which published models keep in a separate file, if at all ({model.origin})"
+            f"{advice}"
         )
     if model.vocabulary is None:
         raise ElmoError(

@@ -335,7 +335,7 @@ def save_native(
         place: lambda path, place=place, arrays=arrays: write_arrays(path, arrays, {} if place.name == WEIGHTS else own)
         for place, arrays in weights.items()
     }
-    if model.mixes:
+    if model.num_mixes:
         writers[folder / MIXES] = lambda path: write_arrays(path, _mix_arrays(model.mixes), own)
     if (state := model.warm_arrays) is not None:
         writers[folder / WARM] = lambda path: write_arrays(path, _warm_arrays(state), own)

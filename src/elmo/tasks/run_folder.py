@@ -200,7 +200,7 @@ def _load_bilm(folder: Path, config: RunConfig) -> Model | None:
         return None
     source = find_bilm(folder, config.bilm)
     try:
-        bilm = formats.load(source)
+        bilm = formats.load(source, with_softmax=False)
     except ElmoError as error:
         raise ElmoError(f"{folder}: its biLM can't be loaded: {error}") from error
     # Earlier versions included the warm state in the fingerprint, whether a run used it or not.

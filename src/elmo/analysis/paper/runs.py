@@ -17,7 +17,7 @@ from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.card import Result, spread
 from elmo.tasks.elmo.cache import LiveLayers, as_read
 from elmo.tasks.elmo.input import FrozenLayers
-from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig, Sets, choose, read_sets, share_of
+from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig, choose, read_sets, share_of
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.run_folder import make_elmo_layers, seed_folder
 from elmo.tasks.task import Sentence, Task
@@ -177,9 +177,10 @@ class TaskRuns:
         config = recipe.elmo
         key = (elmo, config.state, config.cache_dtype, config.lowercase)
         if config.vectors == "cached" and key not in self._layers:
-            live = make_elmo_layers(formats.load(elmo), config, use_device(self._device))
+            live = make_elmo_layers(formats.load(elmo, with_softmax=False), config, use_device(self._device))
             assert isinstance(live, LiveLayers)
-            self._layers[key] = live.cached(self.sentences(), self._vectors)
+            sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
+            self._layers[key] = live.cached(sentences, self._vectors)
         return self._layers.get(key) if config.vectors == "cached" else None
 
     def texts(self, name: str) -> dict[str, list[tuple[str, ...]]]:
@@ -201,10 +202,6 @@ class TaskRuns:
         ends = accumulate(map(self.task.length, chosen))
         return [example for example, end in zip(chosen, ends, strict=True) if end <= QUICK_TOKENS[name]] or chosen[:1]
 
-    def sentences(self) -> list[tuple[str, ...]]:
-        """Return all distinct sentences of the sets."""
-        return distinct_sentences(self.task, self.sets, *self.sets)
-
 
 def score_unit(tasks: Sequence[TaskRuns]) -> str:
     """Return the unit of the scores of several tasks, which may have different metrics."""
@@ -219,12 +216,6 @@ def score_rows(found: Mapping[str, Mapping[str, Outcome]]) -> tuple[Rows, Rows]:
         for row, cells in found.items()
     }
     return means, {row: cells for row, cells in spread.items() if cells}
-
-
-def distinct_sentences(task: Task[Any, Any, Any], sets: Sets, *names: str) -> list[tuple[str, ...]]:
-    """Return the distinct sentences, except for empty ones, in the examples of the named sets."""
-    examples = chain.from_iterable(sets[name] for name in names)
-    return _distinct(task.all_sentences(examples))
 
 
 def _distinct(sentences: Iterable[Sentence]) -> list[tuple[str, ...]]:

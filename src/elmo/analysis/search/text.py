@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.origins import PLACES_FILE, Origin, Origins, read_metadata
-from elmo.analysis.tagged import Columns, read_placed
+from elmo.analysis.tagged import Columns, read_tagged
 from elmo.config import BOS, EOS
 from elmo.errors import ElmoError
 from elmo.text.corpus import Corpus
@@ -215,7 +215,7 @@ def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, f
         (folder / TAGS).open("wb") as tags,
         (folder / PLACES_FILE).open("wb") as places,
     ):
-        for place, sentence in read_placed(paths, columns, encoding):
+        for place, sentence in read_tagged(paths, columns, encoding):
             pairs = [pair for pair in zip(*sentence, strict=True) if pair[0] not in (BOS, EOS)]
             if not pairs:
                 continue
