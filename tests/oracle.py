@@ -160,7 +160,7 @@ def scalar_mix(
 ) -> Array:
     """Return gamma * sum_j softmax(scores)_j * layers_j, (B, T, D) from (L, B, T, D).
 
-    With a `mask` (B, T), each layer is first normalised by one mean and variance of all its unmasked numbers.
+    With a `mask` (B, T), each layer is first normalized by one mean and variance of all its unmasked numbers.
     """
     weights = np.exp(scores) / np.exp(scores).sum()
     if mask is not None:

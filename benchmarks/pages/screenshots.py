@@ -40,7 +40,7 @@ USES = ROOT / "examples" / "uses.tsv"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 COLUMNS, WINDOW = 116, "1150,1200"
-MOST_COLOURS = 256
+MOST_COLORS = 256
 """The number of colors in a picture of a browser, which needs no more, and then takes half of the bytes."""
 
 PYTHON = [sys.executable, "-m", "elmo"]
@@ -126,7 +126,7 @@ def draw_explore(folder: Path, browser: str) -> None:
             subprocess.run([browser, *quiet, *options], check=True, capture_output=True, timeout=300)
         finally:
             server.terminate()
-    Image.open(picture).convert("RGB").quantize(MOST_COLOURS).save(IMAGES / "explore.png", optimize=True)
+    Image.open(picture).convert("RGB").quantize(MOST_COLORS).save(IMAGES / "explore.png", optimize=True)
 
 
 def prepare(folder: Path) -> None:

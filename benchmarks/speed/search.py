@@ -1,4 +1,4 @@
-"""Measure what an index of contextual vectors misses and costs, with vectors stored in float16 or product-quantised.
+"""Measure what an index of contextual vectors misses and costs, with vectors stored in float16 or product-quantized.
 
 `search/exact/…` is the search to compare with: it multiplies the query's vector with the float32 vectors of all tokens,
 in memory. `recall_at_10` is the share of its ten nearest uses that `ContextIndex.find_neighbors` returns, and

@@ -18,19 +18,19 @@ ROWS = [
 ]
 
 
-def lightness(colour: str) -> float:
-    """Return CIE L* of a color, from 0 (black) to 100 (white), which is what remains of the color in grey."""
-    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+def lightness(color: str) -> float:
+    """Return CIE L* of a color, from 0 (black) to 100 (white), which is what remains of the color in gray."""
+    parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return 116 * luminance ** (1 / 3) - 16 if luminance > 0.008856 else 903.3 * luminance
 
 
-def test_colours_differ_in_grey_from_the_next_and_have_marks_of_their_own() -> None:
-    shades = [lightness(colour) for colour in style.COLOURS]
+def test_colors_differ_in_grey_from_the_next_and_have_marks_of_their_own() -> None:
+    shades = [lightness(color) for color in style.COLORS]
     assert all(abs(one - other) > 3 for one, other in pairwise(shades))
     assert min(abs(shades[one] - shades[other]) for one, other in ((0, 1), (0, 2), (1, 2))) > 10
-    assert len(style.MARKS) == len(style.COLOURS) == len(set(style.MARKERS))
+    assert len(style.MARKS) == len(style.COLORS) == len(set(style.MARKERS))
     assert all(mark.path.startswith("M") and mark.path.endswith("Z") for mark in (*style.MARKS, style.STAR))
 
 
@@ -39,7 +39,7 @@ def test_nothing_joins_dots_of_categories() -> None:
     draw_dots(axes, PLACES, ROWS, "F1 (%)")
     drawn = [container.lines[0] for container in axes.containers]
     assert [line.get_linestyle() for line in drawn] == ["None", "None"]
-    assert [line.get_markerfacecolor() for line in drawn] == [style.COLOURS[0], "white"]
+    assert [line.get_markerfacecolor() for line in drawn] == [style.COLORS[0], "white"]
     first, second = drawn[0].get_xdata().tolist(), drawn[1].get_xdata().tolist()
     assert first == pytest.approx([-0.2, 1.0, 1.8]), "a place is shared by the series that have a value there"
     assert second == pytest.approx([0.2, 2.2])

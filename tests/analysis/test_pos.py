@@ -41,9 +41,9 @@ def make_tagged(num_sentences: int, seed: int) -> list[Tagged]:
 
 def test_separable_classes_are_learned_without_error() -> None:
     draw = np.random.default_rng(0)
-    centres = {"a": [0, 0, 9], "b": [0, 9, 0], "c": [9, 0, 0]}
-    labels = draw.choice(list(centres), size=300).tolist()
-    vectors = (np.array([centres[label] for label in labels]) + draw.normal(size=(300, 3))).astype(np.float32)
+    centers = {"a": [0, 0, 9], "b": [0, 9, 0], "c": [9, 0, 0]}
+    labels = draw.choice(list(centers), size=300).tolist()
+    vectors = (np.array([centers[label] for label in labels]) + draw.normal(size=(300, 3))).astype(np.float32)
     probe = fit_probe(vectors[:200], labels[:200], vectors[200:250], labels[200:250])
     assert probe.labels == ("a", "b", "c")
     assert probe.accuracy(vectors[250:], labels[250:]) == 1.0

@@ -193,7 +193,7 @@ def test_threads_search_the_same_index(model: Embedder, text: str, tmp_path: Pat
     assert found == wanted * 300
 
 
-def test_product_quantised_vectors_give_exact_similarities(model: Embedder, sentences, text: str, tmp_path) -> None:
+def test_product_quantized_vectors_give_exact_similarities(model: Embedder, sentences, text: str, tmp_path) -> None:
     """Candidates come from rounded vectors, but ten times as many as asked for are compared exactly."""
     built = build_index(model, [text], tmp_path / "index", kind="pq")
     found = ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, any_word=True, top=5)

@@ -40,7 +40,7 @@ def test_a_language_as_json(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert (code, err) == (0, "")
     assert (model["name"], model["language"], model["is_cached"]) == ("nlpl:162", "Latin", False)
     assert model["alive"] == "unknown (not tried from the build machine)"
-    assert set(model) >= {"size", "tokens", "licence", "files", "sources"}
+    assert set(model) >= {"size", "tokens", "license", "files", "sources"}
 
 
 def test_the_cache_is_shown_and_cleared(

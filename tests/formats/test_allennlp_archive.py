@@ -134,7 +134,7 @@ def test_a_task_model_without_or_with_two_elmos(tmp_path: Path) -> None:
 def test_a_missing_tensor(name: str, options: object, tmp_path: Path) -> None:
     state = make_state_dict(make_weights(make_options()))
     del state[PREFIX + name]
-    if name.endswith("gamma"):  # without its gamma, a mix is not recognised
+    if name.endswith("gamma"):  # without its gamma, a mix is not recognized
         assert len(formats.load(make_archive(tmp_path / "m.tar.gz", state, {}, options)).mixes) < 2
     else:
         assert "weights.th" in refusal(tmp_path, state, options)

@@ -149,7 +149,7 @@ def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
         assert model.softmax.bias[number].item() == bias
 
 
-def test_origin_says_what_was_recognised(tmp_path: Path) -> None:
+def test_origin_says_what_was_recognized(tmp_path: Path) -> None:
     folder, _, _ = make(tmp_path / "model")
     assert WEIGHTS_FILE in formats.load(folder).origin
     assert OPTIONS_FILE in formats.load(folder).origin

@@ -78,7 +78,7 @@ def test_other_numbers_of_the_nlpl_repository_are_addresses() -> None:
     model = find_published("nlpl:4711")
     assert model is not None
     assert model.files == ("http://vectors.nlpl.eu/repository/20/4711.zip",)
-    assert model.licence == "not stated"
+    assert model.license == "not stated"
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:

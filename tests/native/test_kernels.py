@@ -35,7 +35,7 @@ def to_bf16(x: Array) -> Array:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
-def quantised(x: Array, steps: int, least: Array | float = 0.0) -> tuple[Array, Array]:
+def quantized(x: Array, steps: int, least: Array | float = 0.0) -> tuple[Array, Array]:
     """Return integers of at most `steps` and each row's scale. Its largest number counts as `least` or more."""
     largest = np.maximum(np.abs(x).max(axis=1, keepdims=True), least).astype(np.float32)
     factor = np.where(largest > 0, np.float32(steps) / np.where(largest > 0, largest, 1), 0).astype(np.float32)
@@ -58,8 +58,8 @@ def multiply(x: Array, weight: Array, precision: str) -> Array:
     """Compute X W^T in float64, of operands rounded to `precision` as the kernels of the level under test do."""
     if precision == "int8":
         narrow = _native.LEVELS[0] in ("avx2", "avx512")
-        x, x_scale = quantised(x.astype(np.float32), 89 if narrow else 127)
-        weight, weight_scale = quantised(weight, 127, room_for_sums(weight) if narrow else 0.0)
+        x, x_scale = quantized(x.astype(np.float32), 89 if narrow else 127)
+        weight, weight_scale = quantized(weight, 127, room_for_sums(weight) if narrow else 0.0)
         return (x @ weight.T) * x_scale * weight_scale.T
     if precision == "bf16":
         x, weight = to_bf16(x), to_bf16(weight)

@@ -34,7 +34,7 @@ def test_other_lines_hold_no_word(line: str) -> None:
         ("a.xz", False),
     ],
 )
-def test_a_file_is_recognised_by_the_end_of_its_name(name: str, is_it: bool) -> None:
+def test_a_file_is_recognized_by_the_end_of_its_name(name: str, is_it: bool) -> None:
     assert is_conllu(name) is is_it
 
 

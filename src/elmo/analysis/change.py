@@ -301,13 +301,13 @@ def plot_change(path: str | Path, found: WordChange) -> None:
     figure.set_size_inches(11, 4.5)
     uses, curves = figure.subplots(1, 2)
     points, shares = project(found.vectors)
-    colour_map, start, end = PERIODS
-    colours = import_extra("matplotlib", "a picture").colormaps[colour_map](np.linspace(start, end, len(names)))
-    for number, (name, colour) in enumerate(zip(names, colours, strict=True)):
+    color_map, start, end = PERIODS
+    colors = import_extra("matplotlib", "a picture").colormaps[color_map](np.linspace(start, end, len(names)))
+    for number, (name, color) in enumerate(zip(names, colors, strict=True)):
         own = points[found.drawn == number]
         marker = MARKERS[number % len(MARKERS)]
-        uses.scatter(*own.T, color=colour, marker=marker, s=20, alpha=0.6, edgecolors="none")
-        uses.scatter(*own.mean(axis=0), color=colour, marker=marker, s=120, edgecolors=INK, label=name, zorder=3)
+        uses.scatter(*own.T, color=color, marker=marker, s=20, alpha=0.6, edgecolors="none")
+        uses.scatter(*own.mean(axis=0), color=color, marker=marker, s=120, edgecolors=INK, label=name, zorder=3)
     uses.set_title(literal(f"Uses of “{found.word}”; the large marks are their means"))
     label_components(uses, shares)
     uses.legend(frameon=False, fontsize=SMALL_SIZE)

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from elmo.analysis.style import COLOURS, FAINT, FONTS, INK, MARKERS, SMALL_SIZE, SOFT, TEXT_SIZE, TITLE_SIZE
+from elmo.analysis.style import COLORS, FAINT, FONTS, INK, MARKERS, SMALL_SIZE, SOFT, TEXT_SIZE, TITLE_SIZE
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 
@@ -137,13 +137,13 @@ def _at(values: Mapping[str, float], places: Sequence[str]) -> list[float]:
 
 
 def _looks(rows: Sequence[Series]) -> list[tuple[Series, dict[str, Any]]]:
-    """Return each series with its color and mark; the paper's have greys and hollow marks."""
-    styles = {False: zip(cycle(COLOURS), cycle(MARKERS)), True: zip(cycle(PUBLISHED), cycle(MARKERS))}
+    """Return each series with its color and mark; the paper's have grays and hollow marks."""
+    styles = {False: zip(cycle(COLORS), cycle(MARKERS)), True: zip(cycle(PUBLISHED), cycle(MARKERS))}
     found: list[tuple[Series, dict[str, Any]]] = []
     for row in rows:
-        colour, marker = next(styles[row.is_published])
-        face = "white" if row.is_published else colour
-        found.append((row, {"color": colour, "marker": marker, "markersize": 5, "markerfacecolor": face}))
+        color, marker = next(styles[row.is_published])
+        face = "white" if row.is_published else color
+        found.append((row, {"color": color, "marker": marker, "markersize": 5, "markerfacecolor": face}))
     return found
 
 
@@ -199,12 +199,12 @@ def draw_shares(axes: Any, rows: Mapping[str, Mapping[str, float]], unit: str) -
     """
     names = list(rows)
     starts = dict.fromkeys(names, 0.0)
-    for colour, part in zip(COLOURS, next(iter(rows.values())), strict=False):
+    for color, part in zip(COLORS, next(iter(rows.values())), strict=False):
         for y, name in enumerate(names):
             share = rows[name][part]
             hatch = "--" if share < 1 / 3 else ".." if share > 2 / 3 else None
             label = part if y == 0 else None
-            axes.barh(y, share, left=starts[name], color=colour, alpha=0.6, hatch=hatch, edgecolor="white", label=label)
+            axes.barh(y, share, left=starts[name], color=color, alpha=0.6, hatch=hatch, edgecolor="white", label=label)
             where = {"ha": "center", "va": "center", "fontsize": SMALL_SIZE, "color": INK}
             axes.text(starts[name] + share / 2, y, f"{share:.2f}", bbox=BEHIND_TEXT, **where)
             starts[name] += share

@@ -12,7 +12,7 @@ import numpy as np
 
 from elmo.analysis.neighbors import matches, unit
 from elmo.analysis.pictures import dress, literal, new_figure, require_picture, save_figure
-from elmo.analysis.style import COLOURS, INK, MARKERS, REST, SMALL_SIZE, TITLE_SIZE
+from elmo.analysis.style import COLORS, INK, MARKERS, REST, SMALL_SIZE, TITLE_SIZE
 from elmo.analysis.wsd import ROUNDING, Vectors, embed_instances, only
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
@@ -216,12 +216,12 @@ def label_components(axes: Any, shares: Sequence[float]) -> None:
 
 
 def _draw_senses(axes: Any, uses: Uses, points: Vectors) -> None:
-    commonest = [sense for sense, _ in Counter(uses.senses).most_common(len(COLOURS))]
-    for sense, colour, marker in zip(commonest, COLOURS, MARKERS, strict=False):
+    commonest = [sense for sense, _ in Counter(uses.senses).most_common(len(COLORS))]
+    for sense, color, marker in zip(commonest, COLORS, MARKERS, strict=False):
         chosen = [number for number, other in enumerate(uses.senses) if other == sense]
         distances = np.linalg.norm(points[chosen] - points[chosen].mean(axis=0), axis=1)
         label = f"{sense_label(sense) or 'uses'} ({len(chosen)})\n“{_quote(uses, chosen[distances.argmin()])}”"
-        axes.scatter(*points[chosen].T, c=colour, marker=marker, label=literal(label), alpha=0.75, edgecolors="white")
+        axes.scatter(*points[chosen].T, c=color, marker=marker, label=literal(label), alpha=0.75, edgecolors="white")
     rest = [number for number, sense in enumerate(uses.senses) if sense not in commonest]
     if rest:
         axes.scatter(*points[rest].T, c=REST, marker=".", label=f"other senses ({len(rest)})", zorder=0)

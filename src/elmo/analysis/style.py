@@ -1,6 +1,6 @@
 """The one look of all pictures and of the page of `elmo explore`: colors, marks and sizes.
 
-The colors are those of Okabe and Ito, which color-blind people can tell apart. Printed in grey, neighbors in this order
+The colors are those of Okabe and Ito, which color-blind people can tell apart. Printed in gray, neighbors in this order
 are still different, and each color has a mark of its own.
 """
 
@@ -20,8 +20,8 @@ FAINT = "#d9dee3"
 REST = "#999999"
 """The color of what has no color of its own."""
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
-ACCENT, WARNING = COLOURS[0], COLOURS[4]
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
+ACCENT, WARNING = COLORS[0], COLORS[4]
 
 
 class Mark(NamedTuple):
@@ -54,4 +54,4 @@ FONTS = ("DejaVu Sans", "sans-serif")
 """What pictures are written in. Matplotlib brings the first."""
 
 PERIODS = ("viridis", 0.0, 0.9)
-"""The color map of what has an order in time, dark to bright, which grey keeps; and the part of it that is used."""
+"""The color map of what has an order in time, dark to bright, which gray keeps; and the part of it that is used."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     type=click.Choice(["float16", "pq"]),
     default="float16",
     show_default=True,
-    help="How vectors are stored: as float16, or product-quantised (pq) in an eighth of that space.",
+    help="How vectors are stored: as float16, or product-quantized (pq) in an eighth of that space.",
 )
 @click.option(
     "--tagged",

@@ -31,7 +31,7 @@ SHOWN_FILES = 5
 @click.argument("model")
 @json_option
 def command(model: str, as_json: bool) -> None:
-    """Show the card of MODEL if it has one, how its format was recognised, and its sizes.
+    """Show the card of MODEL if it has one, how its format was recognized, and its sizes.
 
     MODEL is a folder, file or archive in any supported format (docs/formats.md), a repository on the Hugging Face Hub,
     en (the model that comes with the package), or a run folder of elmo task. Of the vectors that elmo embed writes, of

@@ -19,7 +19,7 @@ from elmo.errors import ElmoError
 @click.option("--remove", metavar="NAME", help="Remove a downloaded model, by the name that --cached shows.")
 @json_option
 def command(language: str | None, is_cached: bool, remove: str | None, as_json: bool) -> None:
-    """List published models: name, language, size, tokens, licence, when the address last worked, and the address.
+    """List published models: name, language, size, tokens, license, when the address last worked, and the address.
 
     elmo.load and all commands take such a name as a MODEL. They download the model on first use, and then find it in
     the cache, also offline. The facts are those that the publishers state (docs/models.md).
@@ -48,14 +48,14 @@ def _list_published(language: str | None, as_json: bool) -> None:
             f"{model.language} ({model.code})",
             model.size,
             model.tokens,
-            model.licence,
+            model.license,
             model.alive.partition(" (")[0],
             model.files[-1],
         )
         for model in models
     ]
     if not as_json:
-        print_table(("name", "language", "size", "tokens", "licence", "alive", "address"), rows)
+        print_table(("name", "language", "size", "tokens", "license", "alive", "address"), rows)
     num_cached = sum(model.name in cached for model in models)
     print_result(
         f"Published models: {len(models)}, of which {num_cached} in the cache. alive is the day on which an address "

@@ -3,6 +3,6 @@
 from elmo.formats.bilm_hdf5 import save_bilm
 from elmo.formats.model import Model
 from elmo.formats.native import save_native
-from elmo.formats.recognise import load
+from elmo.formats.recognize import load
 
 __all__ = ["Model", "load", "save_bilm", "save_native"]

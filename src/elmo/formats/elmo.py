@@ -20,7 +20,7 @@ from elmo.formats.download import is_address
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import save_native
 from elmo.formats.published import DEFAULT, published_models
-from elmo.formats.recognise import load
+from elmo.formats.recognize import load
 from elmo.formats.sources import fetch_pair
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule

@@ -61,7 +61,7 @@ class Model:
         bilm: The bidirectional (or forward-only) language model.
         softmax: The output layer it was trained with, full or adaptive; None if there is none.
         vocabulary: The words of the softmax, or the words that a biLM without characters reads.
-        origin: What was recognised and by which signs, for messages and `elmo info`.
+        origin: What was recognized and by which signs, for messages and `elmo info`.
         mixes: Scalar mixes that a task learned. Embedding does not need them.
         token_vectors: Cached layer-0 vectors of some words. Embedding does not need them.
         lexicon: The word and character lists of an ELMoForManyLangs model.

@@ -31,7 +31,7 @@ class PublishedModel:
         language: The name of its language.
         size: Its size, in words.
         tokens: How its text was tokenized.
-        licence: Its licence, or "not stated".
+        license: Its license, or "not stated".
         alive: Whether its address is known to work.
         files: The address of its archive, or those of its options and its weights.
         sources: Where this is from.
@@ -43,7 +43,7 @@ class PublishedModel:
     language: str
     size: str
     tokens: str
-    licence: str
+    license: str
     alive: str
     files: tuple[str, ...]
     sources: tuple[str, ...]
@@ -99,7 +99,7 @@ def find_published(name: str) -> PublishedModel | None:
             language=unknown,
             size=unknown,
             tokens=unknown,
-            licence=unknown,
+            license=unknown,
             alive="unknown",
             files=(_NLPL.format(parts["model"]),),
             sources=(),

@@ -67,7 +67,7 @@ class AttemptFiles:
 
     def forget(self, folder: Path) -> None:
         """Remove what an attempt left that trained nothing. The caller holds the folder's lock."""
-        # The metrics go first: after a kill in between, the folder is still recognised as one that may be forgotten.
+        # The metrics go first: after a kill in between, the folder is still recognized as one that may be forgotten.
         (folder / METRICS).unlink(missing_ok=True)
         shutil.rmtree(folder / BOARD, ignore_errors=True)
         for name in self.forgotten:

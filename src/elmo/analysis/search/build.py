@@ -94,7 +94,7 @@ def build_index(
         sources: Files, globs, or `-` for standard input. Blank lines are not counted as sentences.
         folder: The folder of the index.
         layer: Any choice of layers that gives one vector per token.
-        kind: How vectors are stored: "float16" takes 2 D bytes per token, "pq" (product quantisation) D / 4 bytes.
+        kind: How vectors are stored: "float16" takes 2 D bytes per token, "pq" (product quantization) D / 4 bytes.
         tagged: If given, each line of the text holds a word and its part of speech (see `read_tagged`).
         metadata: A table about the files of the text, whose columns searches can choose by (see `read_metadata`). For
             an index that is complete, it replaces the metadata, and nothing is embedded. Without it, such an index

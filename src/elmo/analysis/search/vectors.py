@@ -1,7 +1,7 @@
-"""Millions of vectors on disk, searched by faiss: an inverted file of float16 or product-quantised vectors.
+"""Millions of vectors on disk, searched by faiss: an inverted file of float16 or product-quantized vectors.
 
 The vectors are grouped around centroids, and a search only looks into the groups nearest to the query (Jégou et al.
-2011, sec. 4). Product quantisation rounds each piece of `PQ_WIDTH` numbers to one of 256 codes (sec. 2). All vectors
+2011, sec. 4). Product quantization rounds each piece of `PQ_WIDTH` numbers to one of 256 codes (sec. 2). All vectors
 have length 1, so that the inner product is the cosine.
 """
 
@@ -193,7 +193,7 @@ class VectorStore:
         """Yield all vectors, or those selected by `among`, a group of one part at a time: numbers (N,), vectors (N, D).
 
         Vectors come in no order. They are as stored: close to what was added with float16, and rounded to codes with
-        product quantisation.
+        product quantization.
         """
         for groups in self._parts:
             for number in range(self._index.nlist):

@@ -1,6 +1,6 @@
-"""`load` recognises the format of a model from its files and reads it.
+"""`load` recognizes the format of a model from its files and reads it.
 
-Read from top to bottom, this module says how each format is recognised: first by the kind of source (`load`), then by
+Read from top to bottom, this module says how each format is recognized: first by the kind of source (`load`), then by
 the files of a folder (`_load_folder`) or by the name and content of a single file (`_load_file`). The rest finds the
 files that belong to a file: published weights, options and softmax have names of their own in every collection.
 """
@@ -53,7 +53,7 @@ NLPL_WEIGHTS = "model.hdf5"
 def load(source: str | Path, *, with_softmax: bool = True) -> Model:
     """Read a model from a folder, a file, an archive, the Hugging Face Hub or the cache of downloads.
 
-    The format is recognised from the names and contents of the files (`docs/formats.md` lists the signs).
+    The format is recognized from the names and contents of the files (`docs/formats.md` lists the signs).
 
     Args:
         source: A path; or, as a string, a repository `owner/name` or `owner/name@revision` on the Hub, the name of a
@@ -67,7 +67,7 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
         The model on the CPU, with its weights in float32.
 
     Raises:
-        ElmoError: If there is nothing at `source`, if the format is not recognised, or if the files are damaged or
+        ElmoError: If there is nothing at `source`, if the format is not recognized, or if the files are damaged or
             do not fit together. The message is one sentence.
 
     Example:
