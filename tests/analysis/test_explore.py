@@ -115,7 +115,7 @@ def test_the_picture_has_every_use_once_in_groups(model: Embedder, index: Contex
     sizes = [groups.count(group) for group in range(3)]
     assert sum(sizes) == view.num_uses
     assert sizes == sorted(sizes, reverse=True), "the largest is the first"
-    assert [point.group for point in view.midst] == [group for group in range(3) if sizes[group]]
+    assert [point.group for point in view.centers] == [group for group in range(3) if sizes[group]]
     assert all(0 <= point.x <= 1 and 0 <= point.y <= 1 for point in view.points)
     assert 0 < view.explained <= 1
 

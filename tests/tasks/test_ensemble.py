@@ -132,8 +132,14 @@ def test_an_ensemble_of_one_model_predicts_as_the_model_does(folder: Path) -> No
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        ("labels", "labels: labels contradiction, entailment, neutral, unsure, but a has contradiction, entailment"),
-        ("words", "words: tokenizer whitespace, but a has ptb; they cannot form an ensemble"),
+        (
+            "labels",
+            "labels: has the labels contradiction, entailment, neutral, unsure, but a has contradiction, entailment",
+        ),
+        (
+            "words",
+            "words: has the tokenizer whitespace, but a has ptb; the models of an ensemble need the same tokenizer",
+        ),
         ("model", r"model/config\.json: key 'recipe' is missing"),
     ],
 )
@@ -149,7 +155,9 @@ def test_tasks_without_ensembles_are_refused(folder: Path) -> None:
     run("task", "train", "ner", *files, "--set", "training.max_epochs=1", "--set", "words.dim=4")
     with pytest.raises(ElmoError, match=r"^ner: models of the task ner cannot form an ensemble"):
         run("task", "evaluate", "ner", "t.conll", "--ensemble")
-    with pytest.raises(ElmoError, match=r"^ner: task ner, but a has snli; they cannot form an ensemble"):
+    with pytest.raises(
+        ElmoError, match=r"^ner: has the task ner, but a has snli; the models of an ensemble need the same task"
+    ):
         load_ensemble([Path("a"), Path("ner")], torch.device("cpu"))
 
 
@@ -161,8 +169,10 @@ def test_texts_that_are_read_differently_are_not_combined(folder: Path) -> None:
         settings = [*changes, "training.max_epochs=1", "words.dim=4", "lstm=[4]"]
         run("task", "train", "classify", *files, *(word for text in settings for word in ("--set", text)))
     for other, says in {"several": "labels=several, max_tokens=[0-9]+", "short": "labels=one, max_tokens=3"}.items():
-        with pytest.raises(ElmoError, match=rf"^{other}: setting {says}, but one has labels=one, .*; they cannot form"):
+        with pytest.raises(
+            ElmoError, match=rf"^{other}: has the setting {says}, but one has labels=one, .*; the models of"
+        ):
             run("task", "evaluate", "one", other, "topics.tsv", "--ensemble", "--device", "cpu")
-    with pytest.raises(ElmoError, match=r"^a: task snli, but one has classify"):
+    with pytest.raises(ElmoError, match=r"^a: has the task snli, but one has classify"):
         load_ensemble([Path("one"), Path("a")])
     assert len(load_ensemble([Path("one"), Path("one")])) == 2

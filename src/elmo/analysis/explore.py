@@ -55,7 +55,7 @@ class View:
     """Everything that the page shows about a word.
 
     `neighbors` is None without an index, and `points` is empty if there are too few uses for a plot. `num_uses` uses
-    were compared in all layers. `midst` holds the use nearest to the center of each group. The plot shows the share
+    were compared in all layers. `centers` holds the use nearest to the center of each group. The plot shows the share
     `explained` of the variance.
     """
 
@@ -65,7 +65,7 @@ class View:
     num_uses: int
     layers: list[LayerView]
     points: list[Point]
-    midst: list[Point]
+    centers: list[Point]
     explained: float
 
 
@@ -158,5 +158,5 @@ def _picture(
         for (x, y), group, (tokens, position) in zip(points.tolist(), numbers, [asked, *places], strict=True)
     ]
     members = [np.flatnonzero(groups == group) for group in range(num_groups)]
-    midst = [drawn[1 + own[(units[own] @ units[own].mean(axis=0)).argmax()]] for own in members if len(own)]
-    return drawn, midst, float(sum(shares))
+    centers = [drawn[1 + own[(units[own] @ units[own].mean(axis=0)).argmax()]] for own in members if len(own)]
+    return drawn, centers, float(sum(shares))

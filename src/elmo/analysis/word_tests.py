@@ -45,7 +45,8 @@ def load_word_vectors(path: str | Path) -> Any:
     """Load a file of word vectors as gensim's `KeyedVectors`.
 
     Args:
-        path: A `.kv` file of gensim, or one in word2vec's text format.
+        path: A `.kv` file of gensim, or one in word2vec's text format. A `.kv` file is a pickle, which can run code:
+            load one only if you trust it.
 
     Raises:
         ElmoError: If gensim is not installed, or the file is missing or holds something else.

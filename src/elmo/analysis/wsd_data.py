@@ -53,8 +53,8 @@ def read_annotated(path: str | Path) -> Iterator[Annotated]:
 
     Raises:
         ElmoError: If the XML is not of this format, an instance has no senses, senses have no instance, or the file
-            declares a document type (in which entities could expand without bound). Names the file and, where known,
-            the line.
+            declares a document type (in which entities could expand without bound). The message names the file and,
+            where known, the line.
     """
     path = Path(path)
     if DATA not in path.name:

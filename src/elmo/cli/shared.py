@@ -199,6 +199,10 @@ def add_options(*options: Callable[[Command], Command]) -> Callable[[Command], C
     return add
 
 
+encoding_option = click.option(
+    "--encoding", default="utf-8", show_default=True, metavar="NAME", help="Encoding of the text, for example latin-1."
+)
+
 reading_options = add_options(
     click.option(
         "--tokenizer",
@@ -215,13 +219,7 @@ reading_options = add_options(
         "lines and ends at a blank line; or CoNLL-U, a word a line. Default: conllu for files named so (x.conllu, "
         "x.conllu.xz), and sentences for others.",
     ),
-    click.option(
-        "--encoding",
-        default="utf-8",
-        show_default=True,
-        metavar="NAME",
-        help="Encoding of the text, for example latin-1.",
-    ),
+    encoding_option,
     click.option("--lowercase", is_flag=True, help="Convert the text to lower case. The published models keep case."),
 )
 """Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, the fields of `Reading`.
@@ -246,13 +244,7 @@ text_options = add_options(
         "(x.conllu, x.conllu.xz). For raw text without --tokenizer: that of the model's training text. Otherwise: "
         "sentences.",
     ),
-    click.option(
-        "--encoding",
-        default="utf-8",
-        show_default=True,
-        metavar="NAME",
-        help="Encoding of the text, for example latin-1.",
-    ),
+    encoding_option,
     click.option(
         "--lowercase/--no-lowercase",
         default=None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import device_option, examples, json_option, print_result
+from elmo.cli.shared import device_option, encoding_option, examples, json_option, print_result
 from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 from elmo.wording import counted
@@ -317,9 +317,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     help="plain; for tag, ner and classify also conllu; for tag columns, as in the training set of RUN. Default: "
     "conllu for a FILE so named (x.conllu, x.conllu.xz), and plain for others.",
 )
-@click.option(
-    "--encoding", default="utf-8", show_default=True, metavar="NAME", help="Encoding of the text, for example latin-1."
-)
+@encoding_option
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on each line, for use by programs.")
 def predict(

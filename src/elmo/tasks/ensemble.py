@@ -48,7 +48,8 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
         for folder, value in zip(folders, own, strict=True):
             if value != own[0]:
                 raise ElmoError(
-                    f"{folder}: {name} {value}, but {folders[0]} has {own[0]}; they cannot form an ensemble"
+                    f"{folder}: has the {name} {value}, but {folders[0]} has {own[0]}; the models of an ensemble need "
+                    f"the same {name}"
                 )
     return members
 

@@ -9,6 +9,7 @@ from elmo.errors import ElmoError
 from elmo.nn.precision import PRODUCTS
 from elmo.schema import require_choice, require_not_negative, require_positive, require_seed, require_share
 from elmo.text.characters import NUM_CHARACTERS
+from elmo.text.tokenizers import refuse_code
 
 ELMO_PLACES = ("input", "output", "both")
 VECTORS = ("cached", "live", "trained")
@@ -240,6 +241,18 @@ class TaskRecipe:
     elmo: ElmoConfig
     training: TaskTrainingConfig
     words: WordsConfig | None
+
+
+def require_layers(key: str, sizes: Sequence[int]) -> None:
+    """Raise ElmoError unless there are sizes of layers, all of them positive."""
+    if not sizes:
+        raise ElmoError(f"{key}: there is no layer")
+    require_positive(key, min(sizes))
+
+
+def require_tokenizer_without_code(name: str) -> None:
+    """Refuse a function as the tokenizer of a recipe, which may come from a stranger."""
+    refuse_code(name, "the recipe", "offer it as an entry point of the group elmo.tokenizers instead")
 
 
 def require_convolutions(dim: int, filters: int, key: str, widths: Sequence[int]) -> None:

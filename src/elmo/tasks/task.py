@@ -88,7 +88,7 @@ class Task(ABC, Generic[R, E, P]):
     """
 
     reading_text: tuple[str, ...] = ()
-    """More keys of the recipe on which it depends what text is read from a file.
+    """More keys of the recipe that decide which text is read from a file.
 
     `--set` of `elmo task text` accepts them. `elmo task evaluate` does not: a trained model has its own values, such
     as its number of labels, and its scores would be wrong with others.

@@ -10,7 +10,7 @@ from typing import cast
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.columns import ColumnSentence, read_columns
-from elmo.tasks.common.objects import as_tokens, begins_object, get, is_list_of, read_object, whole
+from elmo.tasks.common.objects import as_tokens, begins_object, get, is_list_of, read_object, without_surrogates
 from elmo.text.decoding import read_lines
 from elmo.text.rules import split_sentences
 from elmo.text.tokenizers import Tokenizer
@@ -79,7 +79,7 @@ def read_labelled(path: str | Path, label_comment: str, *, several: bool) -> lis
         try:
             if not labels and not several:
                 raise ElmoError(f"no comment '# {label_comment} = …' has its label; set label_comment in the recipe")
-            examples.append(TextExample(_words(document), _check(labels, several)))
+            examples.append(TextExample(_words(document), _checked_labels(labels, several)))
         except ElmoError as error:
             named = next(iter(document[0].comments("newdoc id")), number)
             raise ElmoError(f"{path}, document {named}: {error}") from None
@@ -141,10 +141,10 @@ def _read_line(line: str, tokenize: Tokenizer, several: bool) -> TextExample:
     columns = line.split("\t")
     if len(columns) == 2:
         labels = [label for label in columns[0].split(SEPARATOR) if label.strip() or not several]
-        return TextExample(_cut(columns[1], tokenize), _check(labels, several))
+        return TextExample(_cut(columns[1], tokenize), _checked_labels(labels, several))
     if len(columns) == 1 and line.lstrip().startswith("{"):
         values = read_object(line)
-        return TextExample(_sentences_of(values, tokenize), _check(_labels_of(values), several))
+        return TextExample(_sentences_of(values, tokenize), _checked_labels(_labels_of(values), several))
     raise ElmoError(
         "expected a label, a tab and a text, or a JSON object with label (or labels) and text; "
         f"found {len(columns) - 1} tabs"
@@ -158,10 +158,10 @@ def _labels_of(values: dict[str, object]) -> list[str]:
         raise ElmoError("key 'label' is missing; expected label, or labels with a list")
     if not is_list_of(str, labels) and not is_list_of(int, labels):
         raise ElmoError('expected {"label": a text or a whole number} or {"labels": [texts or whole numbers]}')
-    return [whole(str(label)) for label in cast("list[str | int]", labels)]
+    return [without_surrogates(str(label)) for label in cast("list[str | int]", labels)]
 
 
-def _check(labels: Sequence[str], several: bool) -> tuple[str, ...]:
+def _checked_labels(labels: Sequence[str], several: bool) -> tuple[str, ...]:
     """Return the labels of a text in order, each once, if they are labels and as many as there may be."""
     found = sorted({label.strip() for label in labels})
     for label in found:
@@ -183,11 +183,11 @@ def _sentences_of(values: dict[str, object], tokenize: Tokenizer) -> Sentences:
         rows = values["sentences"]
         if not isinstance(rows, list) or not all(is_list_of(str, row) for row in cast("list[object]", rows)):
             raise ElmoError("key 'sentences': expected a list of sentences, each a list of tokens")
-        return _some(as_tokens(row, "sentences") for row in cast("list[list[str]]", rows))
+        return _without_empty(as_tokens(row, "sentences") for row in cast("list[list[str]]", rows))
     if "tokens" in values:
         if not is_list_of(str, values["tokens"]):
             raise ElmoError("key 'tokens': expected a list of texts")
-        return _some([as_tokens(cast("list[str]", values["tokens"]), "tokens")])
+        return _without_empty([as_tokens(cast("list[str]", values["tokens"]), "tokens")])
     if "text" not in values:
         raise ElmoError("key 'text' is missing; expected text, tokens or sentences")
     return _cut(get(values, "text", str), tokenize)
@@ -195,10 +195,11 @@ def _sentences_of(values: dict[str, object], tokenize: Tokenizer) -> Sentences:
 
 def _cut(text: str, tokenize: Tokenizer) -> Sentences:
     """Cut a text into sentences, which ELMo was trained on, and these into tokens."""
-    return _some(tuple(tokenize(part)) for part in chain.from_iterable(map(split_sentences, text.splitlines())))
+    parts = chain.from_iterable(map(split_sentences, text.splitlines()))
+    return _without_empty(tuple(tokenize(part)) for part in parts)
 
 
-def _some(sentences: Iterable[tuple[str, ...]]) -> Sentences:
+def _without_empty(sentences: Iterable[tuple[str, ...]]) -> Sentences:
     """Leave out empty sentences. At least one other is needed, since pooling takes a mean over tokens."""
     found = tuple(filter(None, sentences))
     if not found:

@@ -11,16 +11,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.errors import ElmoError
 from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.classify.data import TextExample, first_tokens
 from elmo.tasks.common.batches import lengths_of, padding_mask, spread_out
 from elmo.tasks.common.labels import LabelPrediction, label_predictions
 from elmo.tasks.common.modules import AttentivePooling, BiLSTMs, CharacterEmbedding, WordEmbedding
 from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
+from elmo.tasks.recipe import (
+    CharactersConfig,
+    TaskRecipe,
+    WordsConfig,
+    require_layers,
+    require_tokenizer_without_code,
+)
 from elmo.tasks.task import TaskModel, Vocabularies
-from elmo.text.tokenizers import refuse_code
 
 NUMBERS_OF_LABELS = ("one", "several")
 CLASS_WEIGHTS = ("none", "balanced")
@@ -58,14 +62,12 @@ class ClassifyRecipe(TaskRecipe):
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        refuse_code(self.tokenizer, "the recipe", "offer it as an entry point of the group elmo.tokenizers instead")
+        require_tokenizer_without_code(self.tokenizer)
         require_choice("labels", self.labels, NUMBERS_OF_LABELS)
         require_choice("class_weights", self.class_weights, CLASS_WEIGHTS)
         require_positive("max_tokens", self.max_tokens)
         require_share("dropout", self.dropout)
-        if not self.lstm:
-            raise ElmoError("lstm: there is no layer")
-        require_positive("lstm", min(self.lstm))
+        require_layers("lstm", self.lstm)
 
     @property
     def several(self) -> bool:

@@ -52,12 +52,12 @@ def cut_to_fit(costs: Sequence[int], most: int) -> Iterator[slice]:
     Every example of a piece costs as much as the most expensive one in it, because of padding. A piece of a single
     example may cost more than `most`.
     """
-    start = dearest = 0
+    start = highest = 0
     for place, cost in enumerate(costs):
-        dearest = max(dearest, cost)
-        if place > start and (place + 1 - start) * dearest > most:
+        highest = max(highest, cost)
+        if place > start and (place + 1 - start) * highest > most:
             yield slice(start, place)
-            start, dearest = place, cost
+            start, highest = place, cost
     if start < len(costs):
         yield slice(start, len(costs))
 

@@ -92,7 +92,7 @@ def read_columns(path: str, columns: Sequence[str] | None, encoding: str = "utf-
         encoding: The encoding of the file.
 
     Raises:
-        ElmoError: If a line has other columns. Names the file and line.
+        ElmoError: If a line has other columns. The message names the file and the line.
     """
     before: list[Line] = []
     for lines in read_paragraphs(path, encoding):

@@ -44,10 +44,10 @@ def get(values: object, key: str, kind: type[T]) -> T:
         raise ElmoError(f"key {key!r} is missing")
     if not isinstance(known[key], kind):
         raise ElmoError(f"key {key!r}: expected {_KINDS[kind]}, found {type(known[key]).__name__}")
-    return cast("T", whole(known[key])) if kind is str else known[key]
+    return cast("T", without_surrogates(known[key])) if kind is str else known[key]
 
 
-def whole(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Replace lone surrogates, which JSON can express but no file can hold, and keep the length of the text."""
     # UTF-16 is where surrogates come from: there, two of them are a character, and one alone can't be decoded.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -68,7 +68,7 @@ def as_tokens(items: Sequence[str], key: str) -> tuple[str, ...]:
     for item in items:
         if item.split() != [item]:
             raise ElmoError(f"{key}: {item!r} is empty or holds white space, which separates tokens")
-    return tuple(map(whole, items))
+    return tuple(map(without_surrogates, items))
 
 
 def two_texts(line: str, what: str, keys: tuple[str, str]) -> tuple[str, str]:

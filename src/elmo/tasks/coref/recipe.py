@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from elmo.errors import ElmoError
 from elmo.schema import require_positive, require_share
-from elmo.tasks.recipe import CharacterWidthsConfig, TaskRecipe, WordsConfig
+from elmo.tasks.recipe import CharacterWidthsConfig, TaskRecipe, WordsConfig, require_layers
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,9 @@ class CorefRecipe(TaskRecipe):
     dropout: CorefDropout
 
     def __post_init__(self) -> None:
-        if not self.hidden:
-            raise ElmoError("hidden: there is no layer")
-        for name, size in {"lstm": self.lstm, "features": self.features, "hidden": min(self.hidden)}.items():
-            require_positive(name, size)
-        if self.max_sentences is not None:
-            require_positive("max_sentences", self.max_sentences)
+        require_layers("hidden", self.hidden)
+        for name in ("lstm", "features", "max_sentences"):
+            require_positive(name, getattr(self, name))
         try:
             groups = 1 if self.genre is None else re.compile(self.genre).groups
         except re.error as error:

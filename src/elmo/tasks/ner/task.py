@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
-from elmo.schema import require_positive, require_share
+from elmo.schema import require_share
 from elmo.tasks.common.batches import lengths_of, pad_ids, padding_mask
 from elmo.tasks.common.columns import ColumnSentence, read_columns
 from elmo.tasks.common.crf import CRF
@@ -19,7 +19,7 @@ from elmo.tasks.common.spans import OUTSIDE, Span, allowed_sequences, score_span
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.ner.data import check_tag, format_conll, read_conll
-from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
+from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_layers
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.conllu import EMPTY, is_conllu
 from elmo.text.tokenizers import Tokenizer
@@ -54,9 +54,7 @@ class NerRecipe(TaskRecipe):
     def __post_init__(self) -> None:
         tags_for([], self.scheme)  # raises ElmoError for an unknown scheme
         require_share("dropout", self.dropout)
-        if not self.lstm:
-            raise ElmoError("lstm: there is no layer")
-        require_positive("lstm", min(self.lstm))
+        require_layers("lstm", self.lstm)
 
 
 @dataclass(frozen=True)

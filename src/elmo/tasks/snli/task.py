@@ -17,10 +17,10 @@ from elmo.tasks.common.modules import BiLSTMs, WordEmbedding, masked_softmax, po
 from elmo.tasks.common.objects import get, read_object, two_texts
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.recipe import TaskRecipe, WordsConfig
+from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_tokenizer_without_code
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.decoding import read_lines
-from elmo.text.tokenizers import Tokenizer, get_tokenizer, refuse_code
+from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
 LABEL, PREMISE, HYPOTHESIS = "gold_label", "sentence1", "sentence2"
 """The keys of SNLI's JSON objects."""
@@ -68,7 +68,7 @@ class SnliRecipe(TaskRecipe):
     with_elmo: WithElmoConfig = WithElmoConfig()
 
     def __post_init__(self) -> None:
-        refuse_code(self.tokenizer, "the recipe", "offer it as an entry point of the group elmo.tokenizers instead")
+        require_tokenizer_without_code(self.tokenizer)
         require_share("dropout", self.dropout)
         require_positive("size", self.size)
         if len(set(self.labels)) < max(2, len(self.labels)):

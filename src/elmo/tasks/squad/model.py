@@ -16,11 +16,10 @@ from elmo.schema import require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.modules import CharacterEmbedding, WordEmbedding, variational_dropout
 from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
+from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_tokenizer_without_code
 from elmo.tasks.squad.data import Bounds, SquadExample
 from elmo.tasks.squad.layers import BiAttention, BiGRU, SelfAttention
 from elmo.tasks.task import Sentence, TaskModel
-from elmo.text.tokenizers import refuse_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,7 @@ class SquadRecipe(TaskRecipe):
     longest_answer: int = 17
 
     def __post_init__(self) -> None:
-        refuse_code(self.tokenizer, "the recipe", "offer it as an entry point of the group elmo.tokenizers instead")
+        require_tokenizer_without_code(self.tokenizer)
         require_share("dropout", self.dropout)
         for name in ("size", "longest_answer"):
             require_positive(name, getattr(self, name))

@@ -81,12 +81,10 @@ class SstRecipe(TaskRecipe):
     dropout: SstDropout = SstDropout()
 
     def __post_init__(self) -> None:
-        for name, values in {
-            "min_phrase": () if self.min_phrase is None else (self.min_phrase,),
-            "hidden": (self.hidden,),
-            "head": self.head,
-        }.items():
-            require_positive(name, min(values, default=1))
+        for name in ("min_phrase", "hidden"):
+            require_positive(name, getattr(self, name))
+        for width in self.head:
+            require_positive("head", width)
         require_choice("quotes", self.quotes, QUOTES)
         if len(self.head) != len(self.dropout.head):
             raise ElmoError(f"dropout.head: {len(self.dropout.head)} numbers for the {len(self.head)} layers of head")

@@ -17,7 +17,7 @@ from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.columns import ColumnSentence
 from elmo.tasks.common.modules import BiLSTM, CharacterEmbedding, WordEmbedding, variational_dropout
 from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.recipe import CharacterWidthsConfig, TaskRecipe, WordsConfig
+from elmo.tasks.recipe import CharacterWidthsConfig, TaskRecipe, WordsConfig, require_layers
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.task import TaskModel, Vocabularies
 from elmo.text.conllu import CONLLU, EMPTY
@@ -64,13 +64,13 @@ class TagRecipe(TaskRecipe):
         names = self.columns or CONLLU
         if "form" not in names or len(set(names)) < len(names):
             raise ElmoError("columns: expected the names of all columns, all different, and form among them")
-        if not self.targets or not self.lstm:
-            raise ElmoError("targets: names no column" if self.lstm else "lstm: there is no layer")
+        if not self.targets:
+            raise ElmoError("targets: names no column")
         for target in self.targets:
             require_choice("targets", target, [name for name in names if name not in ("id", "form")])
         require_positive("min_rule_count", self.min_rule_count)
         require_not_negative("known_lemma_bonus", self.known_lemma_bonus)
-        require_positive("lstm", min(self.lstm))
+        require_layers("lstm", self.lstm)
         for name in ("word_dropout", "dropout", "label_smoothing"):
             require_share(name, getattr(self, name))
 
