@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
-_open_files: deque[int] = deque()
-"""The memory files of this process that may be waiting to be read by another process, the oldest first."""
+_open_files: list[int] = []
+"""The memory files of this process that another process may not have read yet."""
 
 
 @dataclass(frozen=True)
@@ -31,23 +30,21 @@ class Parcel:
     shapes: Sequence[tuple[int, ...]] = ()
 
 
-def pack(arrays: list[Array], num_waiting: int) -> Parcel:
+def pack(arrays: list[Array]) -> Parcel:
     """Prepare arrays for another process, which must `unpack` them while this process is alive.
 
-    Args:
-        arrays: The arrays.
-        num_waiting: How many parcels of this process, this one among them, may be waiting to be unpacked. The memory of
-            older ones is freed.
+    Their memory is freed when they are unpacked. The file of a parcel is closed when a later one is packed.
     """
-    if not hasattr(os, "memfd_create"):
+    if not hasattr(os, "memfd_create") or not any(array.size for array in arrays):
         return Parcel(arrays)
+    for number in [number for number in _open_files if os.fstat(number).st_size == 0]:  # `unpack` has emptied these
+        os.close(number)
+        _open_files.remove(number)
     # The file has no name in the file system, so nothing is left behind if a process is killed.
     number = os.memfd_create("elmo")
-    _open_files.append(number)
-    while len(_open_files) > num_waiting:
-        os.close(_open_files.popleft())
     for array in arrays:
         _write(number, array)
+    _open_files.append(number)
     return Parcel(None, os.getpid(), number, [array.shape for array in arrays])
 
 

@@ -122,7 +122,7 @@ class ParallelEmbedder(SentenceEmbedder):
         for batch in batches:
             # Row r belongs to device r % num, independently of the batch size, which may change between calls.
             busy = self._workers[: len(batch)]
-            sent = [self._send(worker, batch[number::num], options) for number, worker in enumerate(busy)]
+            sent = [worker.submit(_embed, batch[number::num], options) for number, worker in enumerate(busy)]
             try:
                 parts = [_take(worker, future) for worker, future in zip(busy, sent, strict=True)]
             except ElmoError:
@@ -144,7 +144,7 @@ class ParallelEmbedder(SentenceEmbedder):
                 if len(on_the_way) == self._most_on_the_way:
                     yield take()
                 worker = min(self._workers, key=lambda worker: worker.num_waiting)
-                on_the_way.append((window, worker, self._send(worker, window, options)))
+                on_the_way.append((window, worker, worker.submit(_embed, window, options)))
             while on_the_way:
                 yield take()
         finally:
@@ -152,10 +152,6 @@ class ParallelEmbedder(SentenceEmbedder):
             # pool whose process was killed is ending them itself at the same time, and fails if both do it.
             for _, _, future in on_the_way:
                 future.add_done_callback(_free)
-
-    def _send(self, worker: _Worker, window: list[Sentence], options: EmbeddingOptions) -> Future[Parcel]:
-        """Have a device embed a window. All windows on the way may be in the memory of the same process."""
-        return worker.submit(_embed, window, options, self._most_on_the_way)
 
 
 def _take(worker: _Worker, future: Future[Parcel]) -> list[NDArray[np.float32]]:
@@ -231,9 +227,9 @@ def _start(source: str | Path, device: str, precision: Precision, threads: int) 
     return _LoadedModel(_embedder.config, *own, _embedder.precision, *text, _embedder.batch_tokens)
 
 
-def _embed(window: list[Sentence], options: EmbeddingOptions, most_on_the_way: int) -> Parcel:
+def _embed(window: list[Sentence], options: EmbeddingOptions) -> Parcel:
     assert _embedder is not None
-    return pack(_embedder.embed_window(window, options), most_on_the_way)
+    return pack(_embedder.embed_window(window, options))
 
 
 def _reset_state() -> None:
