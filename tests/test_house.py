@@ -304,6 +304,18 @@ sys.meta_path.insert(0, Block())
 """
 
 
+def test_the_drawing_has_every_room_on_its_line() -> None:
+    """docs/architecture.md draws the rooms from top to bottom, with a line for each or two, and the base below."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    *lines, base = text.partition("```text\n")[2].partition("\n```")[0].splitlines()
+    rooms = [re.split(r" {3,}", line)[0].split() for line in lines]
+    assert set(base.split(", ")) == BASE
+    assert {room for line in rooms for room in line} == ALLOWED.keys() - BASE - {"__main__", "__init__"}
+    for number, line in enumerate(rooms):
+        below = {room for other in rooms[number + 1 :] for room in other} | BASE
+        assert all(ALLOWED[room] - {"__version__"} <= below for room in line), line
+
+
 def test_core_rooms_import_without_any_extra() -> None:
     """Text, nn, formats and embed can be imported in a minimal install, and the command shows its help.
 
