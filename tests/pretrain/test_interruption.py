@@ -321,7 +321,7 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     data = newest.read_bytes()
     newest.write_bytes(DAMAGE[damage](data))
     assert newest.read_bytes() != data
-    with pytest.warns(UserWarning, match=rf"{newest.name}: .* going on from the previous checkpoint"):
+    with pytest.warns(UserWarning, match=rf"{newest.name}: is damaged; it was renamed to {newest.stem}.damaged"):
         run = Pretrainer(corpus, folder, settings, device="cpu")
     assert run.progress.step == 3
     assert checkpoints(folder) == ["step-000000003.safetensors", "step-000000012.damaged"]
@@ -335,7 +335,7 @@ def test_a_run_without_a_whole_checkpoint_is_refused(corpus: Corpus, settings: R
     train(corpus, tmp_path / "run", settings, stop_after=3)
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
     checkpoint.write_bytes(b"nonsense")
-    with pytest.warns(UserWarning, match="set aside"), pytest.raises(ElmoError, match="no checkpoint is left"):
+    with pytest.warns(UserWarning, match="was renamed to"), pytest.raises(ElmoError, match="no checkpoint is left"):
         Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     with pytest.raises(ElmoError, match=r"step-000000003\.damaged: .*; start again in another run folder"):
         Pretrainer(corpus, tmp_path / "run", settings, device="cpu")

@@ -203,6 +203,7 @@ def test_checksum_tells_corpora_apart(text, tmp_path):
         ({"encoding": "none"}, "encoding 'none' is unknown"),
         ({"vocabulary": Vocabulary(SPECIAL)}, "vocabulary: has no word besides"),
         ({"vocabulary": Vocabulary([*SPECIAL, "a\nb"])}, "line end"),
+        ({"vocabulary": Vocabulary([*SPECIAL, "a\ud800b"])}, r"holds '\\ud800', half a character"),
         ({"vocabulary": Vocabulary([*SPECIAL, "a\rb"])}, "line end"),
         (
             {"vocabulary": Vocabulary([*SPECIAL, "a"]), "max_vocabulary": 4},

@@ -141,6 +141,9 @@ def outside(sentence):
 def first(sentence):
     return [sentence.split()[0], sentence.split()[1]]
 
+def half(sentence):
+    return [chr(0xD83D), "b"]
+
 number = 3
 """
 
@@ -183,6 +186,10 @@ def test_a_function_of_the_user_is_imported_from_the_working_directory(monkeypat
         get_tokenizer("my_tokens:joined")("ab")
     with pytest.raises(ElmoError, match=r"my_tokens:outside: says that 'York' is at 8:99 of a text of 12 characters"):
         get_tokenizer("my_tokens:outside")("In New  York")
+    with pytest.raises(
+        ElmoError, match=r"my_tokens:half: returned '\\ud83d' for the text 'a b', which has half a char"
+    ):
+        get_tokenizer("my_tokens:half")("a b")
     first = get_tokenizer("my_tokens:first")
     assert first(" ") == locate(" ", first) == [], "blank text is not passed on"
     with pytest.raises(ElmoError, match=r"my_tokens:first: failed on the text 'alone' \(IndexError: list index out"):

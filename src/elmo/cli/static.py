@@ -76,7 +76,7 @@ def command(
     """
     import time
 
-    from elmo.formats.word_vectors import require_word_vector_support
+    from elmo.extras import import_extra
     from elmo.pretrain.skipgram import SkipGramConfig, train_static
     from elmo.targets import require_new_file
     from elmo.text.conllu import layout_by_name
@@ -84,7 +84,7 @@ def command(
 
     config = SkipGramConfig(dim, min_count, window, epochs, workers, seed)
     require_new_file(out)
-    require_word_vector_support(out)
+    import_extra("gensim", "elmo static")  # now and not after the text is prepared
     require_word_tests(similarity, analogies)
     if not Path(source).is_dir():
         paths = expand([source])

@@ -62,7 +62,7 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
             f"layers: {len(weights)} weights for {num_layers} layers (including layer 0); give one for each layer"
         )
     if not (np.abs(weights) <= np.finfo(np.float32).max).all():
-        raise ElmoError(f"layers: {', '.join(map(str, given))}: a weight is not a finite number of float32")
+        raise ElmoError(f"layers: {weights.tolist()} holds a number that is not finite in float32; give finite weights")
     return weights.tolist()
 
 

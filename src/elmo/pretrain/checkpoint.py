@@ -188,9 +188,9 @@ def _read_newest(folder: Path) -> tuple[dict[str, Tensor], PretrainingProgress |
     for path in reversed(_all(folder)):
         try:
             return read_checkpoint(path, PretrainingProgress)
-        except ElmoError as error:
-            path.rename(path.with_suffix(".damaged"))
-            warnings.warn(f"{error}; set aside, going on from the previous checkpoint", stacklevel=2)
+        except ElmoError:
+            damaged = path.rename(path.with_suffix(".damaged"))
+            warnings.warn(f"{path}: is damaged; it was renamed to {damaged.name}, and is not used", stacklevel=2)
     if damaged := sorted(folder.glob("step-*.damaged")):
         raise ElmoError(f"{damaged[-1]}: is damaged, and no checkpoint is left; start again in another run folder")
     return {}, None

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
+from elmo.extras import import_extra
 from elmo.formats.word_vectors import write_word_vectors
 from elmo.progress import show_progress
 from elmo.schema import require_positive, require_seed
@@ -31,7 +32,7 @@ MOST_WORDS = 10_000
 """How many words of a sentence gensim reads (its `MAX_WORDS_IN_BATCH`). It ignores the rest without a warning."""
 
 NEGATIVES = 5
-"""How many words are drawn as negative examples for each pair of neighbours."""
+"""How many words are drawn as negative examples for each pair of neighbors."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,16 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
         The number of words that have a vector.
 
     Raises:
-        ElmoError: If no word is frequent enough, if `path` exists, or if its folder does not exist.
+        ElmoError: If gensim is not installed, no word is frequent enough, `path` exists, or its folder does not.
     """
-    from gensim.models import Word2Vec
-
+    gensim = import_extra("gensim.models", "training static word vectors")
     require_new_file(path)
     counts = corpus.count_types()
     is_kept = counts >= config.min_count
     words = np.array(corpus.types(), dtype=object)
     if not is_kept.any():
         raise ElmoError(f"min_count: no word of the text occurs {config.min_count} times; choose a lower number")
-    model: Any = Word2Vec(
+    model: Any = gensim.Word2Vec(
         vector_size=config.dim,
         min_count=config.min_count,
         window=config.window,

@@ -198,7 +198,7 @@ class Corpus:
 
     def vocabulary(self) -> Vocabulary:
         """Read the words that are predicted, which are the first `vocabulary_size` types."""
-        return Vocabulary(self._words(self.vocabulary_size))
+        return Vocabulary.of(self._words(self.vocabulary_size), self.folder / TYPES)
 
     def types(self) -> list[str]:
         """Read all types, by id, into memory."""

@@ -337,6 +337,13 @@ def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
         broken = next((word for word in vocabulary.words if "\n" in word or "\r" in word), None)
         if broken is not None:
             raise ElmoError(f"vocabulary: {broken!r} contains a line end; remove that word")
+        try:
+            "".join(vocabulary.words).encode()
+        except UnicodeEncodeError as error:
+            raise ElmoError(
+                f"vocabulary: holds {error.object[error.start]!r}, half a character (a lone surrogate), which no file "
+                "can hold; remove the word with it"
+            ) from None
 
 
 def _facts(
@@ -346,7 +353,7 @@ def _facts(
     made_of: dict[str, Any] | None = None
     # Contents are compared, not names or dates: a text that was copied or touched is still the same text.
     if all(path != STDIN and Path(path).is_file() for path in paths):  # a pipe can be read only once
-        words = None if vocabulary is None else "\n".join(vocabulary.words).encode("utf-8", "surrogatepass")
+        words = None if vocabulary is None else "\n".join(vocabulary.words).encode()
         made_of = {
             "inputs": [_checksum(Path(path)) for path in paths],
             "vocabulary": None if words is None else hashlib.sha256(words).hexdigest(),

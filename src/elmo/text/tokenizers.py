@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 from elmo.errors import ElmoError
@@ -233,8 +234,22 @@ class _Function:
                         f"tokenizer {self._name}: says that {token!r} is at {start}:{end} of a text of {len(text)} "
                         f"characters, {text[:40]!r}"
                     )
+        for token, *_ in located:
+            if not _is_text(token):
+                raise ElmoError(
+                    f"tokenizer {self._name}: returned {token!r} for the text {text[:40]!r}, which has half a "
+                    "character (a lone surrogate) that no file can hold"
+                )
         # Whitespace separates tokens in files, so there can be none inside of them.
         return [token._replace(token="_".join(token.token.split())) for token in located if token.token.strip()]
+
+
+def _is_text(token: str) -> bool:
+    try:
+        token.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _not_imported(name: str, error: Exception) -> ElmoError:
@@ -305,11 +320,13 @@ def _stanza_tokenizer(language: str) -> Tokenizer:
 def _icu_tokenizer(language: str) -> Tokenizer:
     icu = _import_tool("icu", f"icu:{language}", "PyICU")
     breaks: Any = icu.BreakIterator.createWordInstance(icu.Locale(language))
+    alone = Lock()  # it is at one text at a time
 
     def tokenize(sentence: str) -> list[str]:
         text: Any = icu.UnicodeString(sentence)  # ICU counts in units of UTF-16
-        breaks.setText(text)
-        edges = [0, *breaks]
+        with alone:
+            breaks.setText(text)
+            edges = [0, *breaks]
         return [part for edge in pairwise(edges) for part in str(text[edge[0] : edge[1]]).split()]
 
     return tokenize
