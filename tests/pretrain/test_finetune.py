@@ -93,7 +93,8 @@ def test_weights_that_were_trained_otherwise_are_written(
 def test_files_are_all_that_a_program_needs(pretrained: Path, task: Path, tmp_path: Path) -> None:
     """The model is named by its folder. Defaults are those of the command, and so is the batch of a short text."""
     settings = {"max_steps": 3}
-    finetune(pretrained, [str(task)], tmp_path / "tuned", settings=settings, device="cpu", workers=1)
+    with pytest.warns(UserWarning, match=r"task\.txt: 44% of the first 1,361 tokens are not among the model's words"):
+        finetune(pretrained, [str(task)], tmp_path / "tuned", settings=settings, device="cpu", workers=1)
     assert load(tmp_path / "tuned").softmax is not None
     training = load_pretraining_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
     assert (training.batch_size, training.learning_rate, training.fresh_starts) == (1, 0.05, True)
@@ -114,8 +115,12 @@ def test_raw_text_is_cut_as_the_models_own(pretrained: Path, tmp_path: Path) -> 
         ElmoError, match=r"words\.conllu is CoNLL-U by its name, and .*raw\.txt is not; .* text=\.\.\. if"
     ):
         finetune(model, [tmp_path / "raw.txt", tmp_path / "words.conllu"], tmp_path / "mixed", **given)
+    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nthe\n")
+    model.text, model.vocabulary_file = TextConfig("ptb", oov_rate=0.01), tmp_path / "vocabulary.txt"
+    with pytest.warns(UserWarning, match=r"raw\.txt: 100% of the first .* tokens are not among the model's words"):
+        finetune(model, [tmp_path / "raw.txt"], tmp_path / "others", **given)
     model.text = None
-    with pytest.warns(UserWarning, match="this looks like raw text, and the model does not say how"):
+    with pytest.warns(UserWarning, match=r"raw\.txt: this looks like raw text, and the model does not say how"):
         finetune(model, [tmp_path / "raw.txt"], tmp_path / "unknown", **given)
 
 
@@ -150,7 +155,8 @@ def test_text_in_another_encoding(pretrained: Path, tmp_path: Path) -> None:
     given: dict[str, Any] = {"settings": {"max_steps": 1}, "device": "cpu", "workers": 1}
     with pytest.raises(ElmoError, match="encoding='latin-1' helps"):
         finetune(pretrained, [tmp_path / "text.txt"], tmp_path / "tuned", **given)
-    finetune(pretrained, [tmp_path / "text.txt"], tmp_path / "tuned", encoding="latin-1", **given)
+    with pytest.warns(UserWarning, match="67% of the first 60 tokens are not among the model's words"):
+        finetune(pretrained, [tmp_path / "text.txt"], tmp_path / "tuned", encoding="latin-1", **given)
     assert "naïve" in Corpus.open(tmp_path / "tuned" / "corpus").types()
 
 

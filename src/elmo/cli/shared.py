@@ -284,18 +284,11 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids
         ids: Whether each line begins with an id and a tab, which are no part of the text.
         **given: The other values of `text_options`.
     """
-    from elmo.text.choice import choose_cut, sample_of, unknown_note
-    from elmo.text.conllu import layout_by_name
+    from elmo.text.choice import choose_for_files
 
-    if given["text"] is None and (text := layout_by_name(paths)) == "conllu":
-        given["text"] = text
-    sample = sample_of(paths, encoding)
-    if ids and sample is not None:
-        sample = sample._replace(text="\n".join(line.partition("\t")[2] for line in sample.text.split("\n")))
-    choice = choose_cut(model.text, None if sample is None else sample.text, encoding=encoding, **given)
-    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice.reading)
-    for sentence in (*choice.notes, *([note] if note else [])):
-        click.echo(f"elmo: {on_one_line(f'{paths[0] if sample is None else sample.path}: {sentence}')}", err=True)
+    choice, path = choose_for_files(model.text, model.vocabulary_file, paths, encoding=encoding, ids=ids, **given)
+    for note in choice.notes:
+        click.echo(f"elmo: {on_one_line(f'{path}: {note}')}", err=True)
     return choice
 
 

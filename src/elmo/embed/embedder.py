@@ -38,7 +38,7 @@ class Embedder(SentenceEmbedder):
     model = elmo.load("model")
     vectors = model.embed([["A", "new", "play"], ["Children", "play"]])  # (3, D) and (2, D)
     ```
-    Except with `state="carry"`, a sentence's vectors depend on that sentence alone. Neither its neighbours nor the
+    Except with `state="carry"`, a sentence's vectors depend on that sentence alone. Neither its neighbors nor the
     batch size change them, apart from rounding (about 1e-6 in float32; none at all if the native module computes).
     `<S>` and `</S>` are added to each sentence, and their vectors removed.
 
@@ -71,7 +71,7 @@ class Embedder(SentenceEmbedder):
             self.warm_fingerprint = fingerprint(model, with_warm_state=True, with_types=with_types)
         self._warm_state = model.warm_arrays
         self._state: States | None = None
-        self.batch_tokens = BATCH_TOKENS.get("cpu" if self._gpu is None else self._gpu.type, BATCH_TOKENS["cpu"])
+        self.batch_tokens = BATCH_TOKENS["cpu" if self._gpu is None else "cuda"]
 
     def __copy__(self) -> Self:
         """Return an embedder that shares the weights, and from now on has a carried state of its own."""

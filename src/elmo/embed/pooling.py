@@ -1,6 +1,6 @@
 """Pools the vectors of a sentence's tokens into one vector."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from elmo.schema import require_choice
 Pool = Literal["mean", "max", "first-last"]
 """How to reduce a sentence to one vector; see `pool_tokens`."""
 
-POOLS = ("mean", "max", "first-last")
+POOLS: tuple[str, ...] = get_args(Pool)
 
 
 def pool_tokens(vectors: NDArray[np.float32], pool: Pool, *, bidirectional: bool = True) -> NDArray[np.float32]:

@@ -22,7 +22,7 @@ from elmo.embed.pooling import POOLS, Pool
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.formats.model import STATES, State
 from elmo.schema import require_choice, require_positive
-from elmo.text.choice import FEWEST, MOST, how_to_cut, note_on_words
+from elmo.text.choice import FEWEST_TOKENS, MOST_TOKENS, how_to_cut, note_on_words
 from elmo.text.located import RawSentence, cut_text
 
 if TYPE_CHECKING:
@@ -346,10 +346,10 @@ class SentenceEmbedder(ABC):
 
     def _cut(self, text: str, tokenizer: str | None, language: str | None) -> list[RawSentence]:
         """Cut a raw text. Of the first one that is long enough, warn if its words are not those of the model."""
-        sentences = list(cut_text(text, how_to_cut(self.text, text, tokenizer, language)))
-        tokens = list(islice(chain.from_iterable(sentence.tokens for sentence in sentences), MOST))
+        sentences = cut_text(text, how_to_cut(self.text, text, tokenizer, language))
+        tokens = list(islice(chain.from_iterable(sentence.tokens for sentence in sentences), MOST_TOKENS))
         # The file of words is read but once, as programs may pass many short texts.
-        if len(tokens) >= FEWEST and not self._has_looked_at_words:
+        if len(tokens) >= FEWEST_TOKENS and not self._has_looked_at_words:
             self._has_looked_at_words = True
             if note := note_on_words(self.text, self.vocabulary_file, tokens):
                 warnings.warn(note, stacklevel=3)

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from elmo.targets import require_parent
 
 ENDINGS = (".h5", ".hdf5", ".npz", ".parquet")
 DType = Literal["float32", "float16"]
-DTYPES = ("float32", "float16")
+DTYPES: tuple[str, ...] = get_args(DType)
 
 COMMIT_SECONDS = 10.0
 """Seconds between two commits to disk. A run that is killed loses about this much work."""
@@ -84,11 +84,11 @@ def write_embeddings(
     layout: VectorLayout,
     job: Mapping[str, object],
     *,
-    facts: Facts | None = None,
-    dtype: DType = "float32",
-    overwrite: bool = False,
-    resumable: bool = True,
-    total_bytes: int | None = None,
+    facts: Facts | None,
+    dtype: DType,
+    overwrite: bool,
+    resumable: bool,
+    total_bytes: int | None,
 ) -> Written:
     """Embed sentences and write them to a file, each window while the next one is computed.
 

@@ -9,14 +9,15 @@ They share the token encoder (`char_encoder`, or `WordEncoder` here) and the sof
 (`lstm`). ELMo's layers (sec. 3.2) are the token vector and the outputs of each LSTM layer, with both directions side by
 side.
 
-The package runs these equations in five ways:
+The package runs these equations in four ways:
 
 - For training, `pretrain.objective.Objective` runs each direction by itself on rows of equal length, with gradients.
 - For scoring, `BiLM.predictors` leaves out tokens that predict nothing (`pretrain.perplexity`, `embed.warm`).
 - In a torch network, `nn.elmo.ElmoModule` and `tasks.elmo.input` run the whole biLM with gradients.
 - For embedding, `embed.packed_engine` runs on CPUs with weights in a layout of its own, and `embed.module_engine` runs
   on GPUs. Both encode each distinct word only once.
-- Task models with a fixed biLM read the vectors that embedding stored on disk.
+
+Task models with a fixed biLM run none of them: they read the vectors that embedding stored on disk.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ _SIZES = (
     _Size(10_000_000, "mini"),
     _Size(float("inf"), "en"),
 )
-"""From the shortest texts to the longest. Measured are texts of 22,000 to 120,000 tokens (docs/lab-notes.md)."""
+"""From the shortest texts to the longest. The limits were measured on texts of 22,000 to 120,000 tokens
+(docs/lab-notes.md)."""
 
 
 def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object]) -> tuple[Recipe, str]:

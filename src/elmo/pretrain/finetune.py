@@ -28,8 +28,7 @@ from elmo.pretrain.recipe import PretrainingConfig, Recipe
 from elmo.pretrain.run_folder import is_begun_with
 from elmo.schema import from_mapping
 from elmo.targets import alone_in, require_folder
-from elmo.text.choice import choose_cut, sample_of
-from elmo.text.conllu import layout_by_name
+from elmo.text.choice import choose_for_files
 from elmo.text.corpus import DESCRIPTION, Corpus
 from elmo.text.prepare import prepare
 from elmo.text.reading import Reading, expand
@@ -122,14 +121,10 @@ def finetune(
     finetuning_config(model, settings, new_softmax)
     require_heldout(heldout)
     if reading is None:
-        paths = expand(inputs)
-        text = layout_by_name(paths)
-        sample = sample_of(paths, encoding)
-        beginning = None if sample is None else sample.text
-        choice = choose_cut(model.text, beginning, text=text if text == "conllu" else None, encoding=encoding)
+        choice, path = choose_for_files(model.text, model.vocabulary_file, expand(inputs), encoding=encoding)
         reading = choice.reading
         for note in choice.notes:
-            warnings.warn(note, stacklevel=2)
+            warnings.warn(f"{path}: {note}", stacklevel=2)
     corpus = prepare_corpus(model, inputs, folder, new_softmax, **asdict(reading), min_count=min_count, workers=workers)
     config = finetuning_config(model, settings, new_softmax, corpus)
     softmax_config = new_softmax_config(config, settings) if new_softmax else None
@@ -291,6 +286,7 @@ def finetune_on_corpus(
             model = first.train()
             if not first.is_done:
                 raise FineTuningStoppedError
+        del first  # on a GPU, the second run may need its memory
     sentences = heldout or _sample(corpus)
     before = Perplexity.of(score_sentences(model.to(use_device(device)), sentences))
     model.to(torch.device("cpu"))  # the run trains a copy, and a GPU may only have room for one of them

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from elmo.text.conllu import refuse_tokenizer
+from elmo.text.conllu import layout_by_name, refuse_tokenizer
 from elmo.text.decoding import check_encoding, read_blocks, read_lines
 from elmo.text.languages import require_code
 from elmo.text.opening import STDIN, peek_stdin
@@ -28,10 +28,14 @@ from elmo.text.tokenizers import is_code, language_of, refuse_code
 SAMPLE, FILES = 1 << 16, 20
 """How many characters of a text are looked at, and in how many files they are looked for."""
 
-FEWEST, MANY, MOST = 8, 100, 10_000
-"""With fewer tokens than the first, the share of unknown ones says nothing; with fewer than the second, less.
+FEWEST_TOKENS = 8
+"""With fewer tokens, the share of unknown ones says nothing."""
 
-Of a text in memory, no more than the last are looked at."""
+ENOUGH_TOKENS = 100
+"""With fewer tokens, the share of unknown ones may differ by chance."""
+
+MOST_TOKENS = 10_000
+"""How many tokens of a text in memory are looked at."""
 
 _ATTACHED = re.compile(r"[^\W\d_][,;:!?،؛؟](?=\s)|[^\W\d_]\.[\"'“”’»)]*(?=\n|\Z)|\S[，。！？、；।]")
 _DETACHED = re.compile(r"(?<!\S)[,;:!?.،؛؟，。！？、；।](?!\S)")
@@ -64,7 +68,7 @@ class Choice:
         return {"tokenizer": reading.tokenizer, "text": reading.text, "lowercase": "yes" if reading.lowercase else "no"}
 
     def __str__(self) -> str:
-        """The end of a result for people: how raw text was cut without their asking."""
+        """Return the end of a command's result, which says how raw text was cut if no option did."""
         if not self.is_own:
             return ""
         how = f"tokenizer {self.reading.tokenizer}, {self.reading.text}"
@@ -84,13 +88,13 @@ def choose_cut(
 ) -> Choice:
     """Decide how a text is cut for a model.
 
-    What is given holds. The rest is that of the model's training text if the text is raw. If it is tokenized, it is cut
-    at whitespace, and a line is a sentence.
+    Options that are given are followed. The rest is that of the model's training text if the text is raw. If it is
+    tokenized, it is cut at whitespace, and a line is a sentence.
 
     Args:
         own: How the model's training text was cut, or None if that is not known.
         sample: The beginning of the text; None if it can't be looked at, and is then taken for tokenized.
-        tokenizer: The name of the tokenizer that the user chose, as the others.
+        tokenizer: The name of the tokenizer that the user chose; None, here and below, if the user chose none.
         text: The layout.
         lowercase: Whether to convert to lower case.
         language: The language, for splitting sentences.
@@ -111,7 +115,7 @@ def choose_cut(
         if is_tokenized is False and known.tokenizer == "whitespace" and text != "conllu":
             notes.append(_UNKNOWN if own is None else _TOKENIZED)
         elif is_raw:
-            refuse_code(known.tokenizer, "the model", f"if you trust it, pass tokenizer={known.tokenizer!r}")
+            tokenizer_of(known)
     # What cut a text that had been tokenized is not known, so nothing can be said against a choice.
     elif known.tokenizer not in ("whitespace", tokenizer) and (tokenizer != "whitespace" or is_raw):
         notes.append(f"the model's training text was cut by tokenizer {known.tokenizer}, not by {tokenizer}")
@@ -158,8 +162,7 @@ def how_to_cut(
                 "the model does not say how its training text was cut; pass tokenizer='ptb' for English, or "
                 "tokenizer='words' for another language"
             )
-        refuse_code(own.tokenizer, "the model", f"if you trust it, pass tokenizer={own.tokenizer!r}")
-        if own.tokenizer == "whitespace" and looks_tokenized(text) is False:
+        if tokenizer_of(own) == "whitespace" and looks_tokenized(text) is False:
             warnings.warn(_TOKENIZED, stacklevel=4)
         return replace(own, language=language or own.language)
     known = own or TextConfig()
@@ -284,6 +287,43 @@ def _decoded(data: bytes, encoding: str, *, is_whole: bool = False) -> str:
     return text if is_whole and len(text) <= SAMPLE else _whole_lines(text[:SAMPLE])
 
 
+def choose_for_files(
+    own: TextConfig | None,
+    vocabulary_file: Path | None,
+    paths: Sequence[str],
+    *,
+    encoding: str = "utf-8",
+    ids: bool = False,
+    **given: Any,
+) -> tuple[Choice, str]:
+    """Decide how the text in files is cut for a model, by the names of the files and the beginning of the text.
+
+    Args:
+        own: How the model's training text was cut, or None if that is not known.
+        vocabulary_file: The words of the model, one on each line.
+        paths: The files.
+        encoding: Their encoding.
+        ids: Whether each line begins with an id and a tab, which are no part of the text.
+        **given: What the user chose, as in `choose_cut`.
+
+    Returns:
+        The choice, and the file that its notes are about. If there is nothing else to note, there may be a note on
+        words that the model does not know.
+
+    Raises:
+        ElmoError: As `choose_cut` does, or if a file can't be read.
+    """
+    if given.get("text") is None and (text := layout_by_name(paths)) == "conllu":
+        given["text"] = text
+    sample = sample_of(paths, encoding)
+    if ids and sample is not None:
+        sample = sample._replace(text="\n".join(line.partition("\t")[2] for line in sample.text.split("\n")))
+    choice = choose_cut(own, None if sample is None else sample.text, encoding=encoding, **given)
+    if not choice.notes and (note := unknown_note(own, vocabulary_file, sample, choice.reading)):
+        choice = replace(choice, notes=(note,))
+    return choice, paths[0] if sample is None else sample.path
+
+
 def _whole_lines(text: str) -> str:
     """Leave out the last line, which may be cut off, unless it is the only one."""
     return text[: text.rfind("\n") + 1] or text
@@ -314,9 +354,9 @@ def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: 
     Args:
         own: How the model's training text was cut.
         vocabulary_file: The words of the model, one on each line.
-        tokens: The first tokens of the text. Of fewer than `FEWEST` nothing is said.
+        tokens: The first tokens of the text. Of fewer than `FEWEST_TOKENS` nothing is said.
     """
-    if own is None or own.oov_rate is None or vocabulary_file is None or len(tokens) < FEWEST:
+    if own is None or own.oov_rate is None or vocabulary_file is None or len(tokens) < FEWEST_TOKENS:
         return None
     if not vocabulary_file.exists():
         return None
@@ -325,7 +365,8 @@ def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: 
     share = sum(token in unknown for token in tokens) / len(tokens)
     expected = min(1.0, 2 * own.oov_rate + 0.05)
     # A few names make a large share of a short text, so three standard deviations more are allowed there.
-    if share <= expected + (3 * math.sqrt(expected * (1 - expected) / len(tokens)) if len(tokens) < MANY else 0):
+    chance = 3 * math.sqrt(expected * (1 - expected) / len(tokens)) if len(tokens) < ENOUGH_TOKENS else 0.0
+    if share <= expected + chance:
         return None
     language = f"in the language of the model ({own.language})" if own.language else "in the model's language"
     return (

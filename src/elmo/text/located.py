@@ -10,7 +10,7 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.conllu import conllu_sentences
 from elmo.text.reading import PLAIN, Reading, TextBlock, lower, read_text_blocks, split_text
-from elmo.text.tokenizers import PlacedToken, Tokenizer, get_tokenizer, locate
+from elmo.text.tokenizers import PlacedToken, get_tokenizer, locate
 
 
 class LocatedSentence(list[str]):
@@ -95,7 +95,7 @@ class RawSentence:
     spans: list[tuple[int, int]]
 
 
-def cut_text(text: str, how: TextConfig, tokenize: Tokenizer | None = None) -> list[RawSentence]:
+def cut_text(text: str, how: TextConfig) -> list[RawSentence]:
     r"""Cut a raw text into sentences and tokens.
 
     Lines are paragraphs of any number of sentences, unless `how` says that paragraphs run over several lines, or that
@@ -104,9 +104,8 @@ def cut_text(text: str, how: TextConfig, tokenize: Tokenizer | None = None) -> l
     Args:
         text: Raw text. Its lines end in `\n`.
         how: How to cut it.
-        tokenize: The tokenizer; by default the one that `how` names.
     """
-    tokenize = tokenize or get_tokenizer(how.tokenizer)
+    tokenize = get_tokenizer(how.tokenizer)
     is_tokenized = how.tokenizer == "whitespace" and how.text in ("sentences", "conllu")
     layout = "sentences" if is_tokenized else "wrapped" if how.text == "wrapped" else "paragraphs"
     found: list[RawSentence] = []
