@@ -131,15 +131,9 @@ class ElmoModule(nn.Module):
     def _layers_of_words(self, words: "WordCache", numbers: Tensor) -> tuple[Tensor, Tensor]:
         """Return the same as `_layers_of_characters` for words given as numbers (B, T)."""
         bounded, lengths = add_boundaries(numbers.long(), numbers > 0, *words.boundaries)
-        encoder = self.bilm.token_encoder
-        if any(parameter.requires_grad for parameter in encoder.parameters()):
-            # Cached vectors would have no gradient, and would be out of date after each step.
-            used, tokens = bounded.unique(return_inverse=True)
-            types = words.characters[used]
-            return self._run(len(bounded), lambda state: self.bilm(types, tokens, lengths.cpu(), state)), lengths
-        vectors = words.vectors(encoder)
+        vectors, places = words.look_up(bounded, self.bilm.token_encoder)
         run = self.bilm.contextualize
-        return self._run(len(bounded), lambda state: run(vectors, bounded, lengths.cpu(), state)), lengths
+        return self._run(len(bounded), lambda state: run(vectors, places, lengths.cpu(), state)), lengths
 
     def _run(self, batch_size: int, run: Callable[[BiLMState | None], tuple[Tensor, BiLMState]]) -> Tensor:
         """Compute layers by `run`, from the carried state if there is one, and carry the state after them.
@@ -203,12 +197,18 @@ class WordCache(nn.Module):
             self._made_by = weights
         return self._vectors
 
+    def look_up(self, numbers: Tensor, encoder: TokenEncoder) -> tuple[Tensor, Tensor]:
+        """Return vectors (N, P), with gradients if the encoder is trained, and where those of numbers (B, T) are."""
+        if not any(parameter.requires_grad for parameter in encoder.parameters()):
+            return self.vectors(encoder), numbers
+        # Cached vectors would have no gradient, and would be out of date after each step.
+        used, places = numbers.unique(return_inverse=True)
+        return encoder(self.characters[used]), places
+
     def embed(self, numbers: Tensor, encoder: TokenEncoder) -> Tensor:
         """Return the vectors (B, T, P) of words given as numbers (B, T), with gradients if the encoder is trained."""
-        if not any(parameter.requires_grad for parameter in encoder.parameters()):
-            return F.embedding(numbers, self.vectors(encoder))
-        used, places = numbers.unique(return_inverse=True)
-        return F.embedding(places, encoder(self.characters[used]))
+        vectors, places = self.look_up(numbers, encoder)
+        return F.embedding(places, vectors)
 
 
 def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tensor | int) -> tuple[Tensor, Tensor]:
