@@ -20,7 +20,7 @@ from elmo.errors import ElmoError
 from elmo.formats import Model, load
 from elmo.formats.native import save_warm_state
 from elmo.nn.softmax import AdaptiveSoftmax
-from elmo.pretrain.finetune import (
+from elmo.pretrain.finetuning import (
     FineTuning,
     FineTuningStoppedError,
     default_batch_size,

@@ -11,7 +11,7 @@ from elmo.cli.shared import choose_reading, device_option, examples, is_given, j
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
-    from elmo.pretrain.finetune import FineTuning
+    from elmo.pretrain.finetuning import FineTuning
 
 
 @click.command(
@@ -91,7 +91,7 @@ def command(
     is measured before and after. Most published files hold no softmax; pass --new-softmax for those.
     """
     from elmo.formats import load
-    from elmo.pretrain.finetune import FineTuningStoppedError, finetune, finetuning_config
+    from elmo.pretrain.finetuning import FineTuningStoppedError, finetune, finetuning_config
     from elmo.text.reading import expand, read_some
     from elmo.training.recipes import parse_override
 

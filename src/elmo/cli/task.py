@@ -127,7 +127,7 @@ def train(
     paragraphs), and its perplexity on those of the development set is measured before and after. A MODEL without a
     softmax gets a new one. If FOLDER already holds this MODEL, fine-tuned on this text, it is used as it is.
     """
-    from elmo.pretrain.finetune import FineTuningStoppedError
+    from elmo.pretrain.finetuning import FineTuningStoppedError
     from elmo.tasks import load_task_recipe
     from elmo.tasks.experiment import Experiment, ExperimentConfig
     from elmo.tasks.finetune import finetune_for_task

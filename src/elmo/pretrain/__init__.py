@@ -1,6 +1,6 @@
 """Pretraining a biLM on your own text: the loop, its objective and optimizers, perplexity, and fine-tuning."""
 
-from elmo.pretrain.finetune import FineTuning, finetune
+from elmo.pretrain.finetuning import FineTuning, finetune
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.recipe import PretrainingConfig, Recipe, load_pretraining_recipe
 from elmo.text.prepare import prepare

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from elmo.errors import ElmoError
 from elmo.formats import load
-from elmo.pretrain.finetune import (
+from elmo.pretrain.finetuning import (
     FineTuning,
     finetune_on_corpus,
     finetuning_config,

@@ -49,7 +49,7 @@ from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.files import read_tensors
 from elmo.formats.model import Model, require_softmax
-from elmo.pretrain.finetune import finetune
+from elmo.pretrain.finetuning import finetune
 from elmo.tasks.checkpoint import WEIGHTS
 from elmo.tasks.elmo.cache import as_read, reads_lower_case
 from elmo.text.reading import Reading
