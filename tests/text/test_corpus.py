@@ -69,6 +69,27 @@ def test_counts_that_are_impossible_are_refused(folder, count, value):
         Corpus.open(folder)
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"tokenizer": None}, "settings: tokenizer: expected str, found None"),
+        ({"lowercase": ...}, "settings: key 'lowercase' is m"),
+    ],
+)
+def test_settings_that_are_impossible_are_refused(folder, settings, says):
+    """Settings that no version of ours has are ignored."""
+    description = json.loads((folder / "corpus.json").read_text())
+    del description["description_checksum"]
+    description["settings"] |= {"shape": "round", **settings}
+    description["settings"] = {key: value for key, value in description["settings"].items() if value is not ...}
+    (folder / "corpus.json").write_text(json.dumps(description))
+    with pytest.raises(ElmoError, match=rf"corpus\.json: {says}"):
+        Corpus.open(folder)
+    description["settings"] = {**description["settings"], "tokenizer": "ptb", "lowercase": False}
+    (folder / "corpus.json").write_text(json.dumps(description))
+    assert Corpus.open(folder).reading.tokenizer == "ptb"
+
+
 @pytest.mark.parametrize("name", ["types.txt", "characters.npy", "tokens.bin", "sentences.bin"])
 def test_cut_or_missing_files_are_refused(folder, name):
     size = (folder / name).stat().st_size

@@ -288,14 +288,14 @@ def text_facts(corpus: Corpus) -> dict[str, str]:
     Facts that `elmo prepare` was not given are left out.
     """
     source, settings = corpus.source, corpus.settings
-    case = "lower-cased" if settings["lowercase"] else "case kept"
+    case = "lower-cased" if settings.lowercase else "case kept"
     files = ", ".join(source.get("inputs", []))
     facts = {
         "training text": f"{corpus.num_tokens:,} tokens in {corpus.num_sentences:,} sentences",
         "its files": files.encode("utf-8", "backslashreplace").decode(),  # as it is read back from the card
         "its language": source.get("language"),
         "its license": source.get("license"),
-        "its tokens": f"tokenizer {settings['tokenizer']}, {case}",
+        "its tokens": f"tokenizer {settings.tokenizer}, {case}",
         "vocabulary": f"{corpus.vocabulary_size:,} words, {corpus.oov_rate:.2%} of the tokens are not in it",
     }
     return {name: value for name, value in facts.items() if value}

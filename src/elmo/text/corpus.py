@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
+from elmo.schema import from_mapping
 from elmo.text.reading import Reading
 from elmo.text.tokenizers import language_of
 from elmo.text.vocabulary import Vocabulary
@@ -43,6 +44,26 @@ DESCRIPTION_CHECKSUM = "description_checksum"
 TOKEN_DTYPE, START_DTYPE = np.dtype("<i4"), np.dtype("<i8")
 
 
+@dataclass(frozen=True)
+class PreparationConfig:
+    """The settings that, together with the text, determine a corpus. They are stored in `corpus.json`."""
+
+    tokenizer: str
+    text: str
+    encoding: str
+    lowercase: bool
+    min_count: int
+    max_vocabulary: int | None
+    max_characters: int
+    has_given_vocabulary: bool
+    language: str | None = None
+
+    @property
+    def reading(self) -> Reading:
+        """How the text is read."""
+        return Reading(self.tokenizer, self.text, self.encoding, self.lowercase, self.language)
+
+
 @dataclass(frozen=True, eq=False)  # == of two arrays is an array, not a bool
 class Corpus:
     """A prepared corpus, open for reading.
@@ -60,7 +81,7 @@ class Corpus:
         num_oov_tokens: The number of tokens that are predicted as `<UNK>`.
         max_characters: The number of character ids per type, C.
         checksum: The checksum of the files and the size of the vocabulary (see `corpus_checksum`).
-        settings: The settings of the preparation, the fields of `PreparationConfig`.
+        settings: The settings of the preparation.
         source: What the text is, for people: `inputs` (file names without folders), and `language` and `license` if
             they were given.
         characters: The character ids of each type, (num_types, C) int16.
@@ -85,7 +106,7 @@ class Corpus:
     num_oov_tokens: int
     max_characters: int
     checksum: str
-    settings: dict[str, Any]
+    settings: PreparationConfig
     source: Mapping[str, Any]
     characters: NDArray[np.int16] = field(repr=False)
     tokens: NDArray[np.int32] = field(repr=False)
@@ -100,17 +121,14 @@ class Corpus:
     @property
     def reading(self) -> Reading:
         """How to read other text the way this corpus was read."""
-        known = self.settings
-        return Reading(known["tokenizer"], known["text"], known["encoding"], known["lowercase"], known.get("language"))
+        return self.settings.reading
 
     @property
     def cut(self) -> TextConfig:
         """How the text was cut, for the models that are trained on it."""
         settings = self.settings
-        language = settings.get("language") or self.source.get("language") or language_of(settings["tokenizer"])
-        return TextConfig(
-            settings["tokenizer"], settings["text"], settings["lowercase"], language, round(self.oov_rate, 6)
-        )
+        language = settings.language or self.source.get("language") or language_of(settings.tokenizer)
+        return TextConfig(settings.tokenizer, settings.text, settings.lowercase, language, round(self.oov_rate, 6))
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
@@ -135,6 +153,8 @@ class Corpus:
                     raise ElmoError(
                         f"{folder / name}: has {found} bytes instead of {facts['bytes']}; prepare the corpus again"
                     )
+            where = f"{folder / DESCRIPTION}: settings"
+            settings = from_mapping(PreparationConfig, description["settings"], where, ignore_unknown=True)
             corpus = cls(
                 folder=folder,
                 num_tokens=counts["num_tokens"],
@@ -142,9 +162,9 @@ class Corpus:
                 num_types=counts["num_types"],
                 vocabulary_size=counts["vocabulary_size"],
                 num_oov_tokens=counts["num_oov_tokens"],
-                max_characters=description["settings"]["max_characters"],
+                max_characters=settings.max_characters,
                 checksum=description["checksum"],
-                settings=description["settings"],
+                settings=settings,
                 source=description.get("source", {}),
                 characters=open_matrix(folder / CHARACTERS, "<i2", "prepare the corpus again"),
                 tokens=np.memmap(folder / TOKENS, TOKEN_DTYPE, "r"),

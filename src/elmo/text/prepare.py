@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from elmo.text.corpus import (
     TOKENS,
     TYPES,
     Corpus,
+    PreparationConfig,
     corpus_checksum,
     description_checksum,
     digest_of,
@@ -45,7 +46,7 @@ from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, ren
 from elmo.text.languages import require_code
 from elmo.text.opening import STDIN
 from elmo.text.parallel import tokenize_files
-from elmo.text.reading import Reading, expand
+from elmo.text.reading import expand
 from elmo.text.rules import is_split_by_language
 from elmo.text.tokenizers import get_tokenizer, language_of
 from elmo.text.vocabulary import Vocabulary
@@ -54,26 +55,6 @@ PLACE_DTYPE = np.dtype("<i4")
 
 CHUNK = 1 << 14
 """How many types are written at a time."""
-
-
-@dataclass(frozen=True)
-class PreparationConfig:
-    """The settings that, together with the text, determine a corpus. They are stored in `corpus.json`."""
-
-    tokenizer: str
-    text: str
-    encoding: str
-    lowercase: bool
-    min_count: int
-    max_vocabulary: int | None
-    max_characters: int
-    has_given_vocabulary: bool
-    language: str | None = None
-
-    @property
-    def reading(self) -> Reading:
-        """How the text is read."""
-        return Reading(self.tokenizer, self.text, self.encoding, self.lowercase, self.language)
 
 
 def prepare(
