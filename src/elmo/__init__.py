@@ -8,6 +8,8 @@ vectors = model.embed([["They", "saw", "a", "new", "play", "."]])
 
 from __future__ import annotations
 
+import atexit
+import sys
 from typing import TYPE_CHECKING
 
 from elmo.lazy import lazy_names
@@ -46,6 +48,16 @@ _HOME = {
     "load": "elmo.embed",
     "split_sentences": "elmo.text.rules",
 }
+
+
+def _end_kernels() -> None:
+    if (kernel := sys.modules.get("elmo._native._kernel")) is not None:
+        kernel.end()
+
+
+# When Python ends, kernels keep their threads from Python, whose memory is going. Functions are called from the last
+# registered one to the first. Those of the program come before this one, and may still wait for a thread that computes.
+atexit.register(_end_kernels)
 
 # So the help of the command needn't wait for torch.
 __getattr__, __dir__ = lazy_names(__name__, _HOME, "__version__")

@@ -491,6 +491,31 @@ time.sleep(0.2)
 
 
 @pytest.mark.slow
+def test_a_program_may_wait_for_its_threads_when_it_ends() -> None:
+    """A thread that the program stops at exit comes out of its last call: kernels hold back none before that."""
+    program = """
+import atexit, sys, threading, time
+import elmo
+
+stop = threading.Event()
+atexit.register(lambda: (stop.set(), thread.join(), print("joined")))
+model = elmo.load(sys.argv[1])
+
+def embed():
+    while not stop.is_set():
+        model.embed([["They", "saw", "it"]])
+
+thread = threading.Thread(target=embed, daemon=True)
+thread.start()
+time.sleep(0.2)
+"""
+    command = [sys.executable, "-c", program, "en"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert (done.returncode, done.stdout) == (0, "joined\n"), done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only Unix forks")
 def test_a_fork_may_pack_weights_while_another_thread_does() -> None:
     """The child has no thread that would open a lock which was copied shut. (Of 200 forks, 3 used to hang.)"""

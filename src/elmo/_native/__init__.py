@@ -21,7 +21,6 @@ on a busy machine.
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Sequence
 from math import prod
@@ -46,8 +45,6 @@ try:
     from elmo._native import _kernel
 except ImportError:  # the extension module was not built
     _kernel = None
-else:
-    atexit.register(_kernel.end)
 
 Array = NDArray[np.float32]
 
