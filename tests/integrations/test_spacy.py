@@ -22,7 +22,9 @@ import make_many_langs
 import make_words
 from elmo import formats
 from elmo.config import TextConfig
+from elmo.embed.type_encoder import encode_types
 from elmo.errors import ElmoError
+from elmo.formats.native import save_native, save_types
 from make_bilm_hdf5 import make, make_options, make_weights, write
 
 spacy = pytest.importorskip("spacy")
@@ -273,6 +275,20 @@ def test_a_model_of_whole_words_is_stored_with_them(tmp_path: Path) -> None:
     np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")("naïve play unheard").tensor, expected)
     again = make_nlp(source).from_bytes(data)
     np.testing.assert_array_equal(again("naïve play unheard").tensor, expected)
+
+
+def test_stored_token_vectors_are_stored_with_the_model(folder: Path, tmp_path: Path) -> None:
+    """In float16 they differ a little from what the model computes, and are faster."""
+    source = tmp_path / "model"
+    save_native(formats.load(folder), source)
+    computed = make_nlp(source)("A play").tensor
+    save_types(encode_types(formats.load(source), ["A", "play"], "float16"), source)
+    nlp = make_nlp(source)
+    expected = nlp("A play").tensor
+    assert not np.array_equal(expected, computed)
+    nlp.to_disk(tmp_path / "pipeline")
+    np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")("A play").tensor, expected)
+    np.testing.assert_array_equal(make_nlp(source).from_bytes(nlp.to_bytes())("A play").tensor, expected)
 
 
 @pytest.mark.parametrize(

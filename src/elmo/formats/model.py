@@ -224,7 +224,10 @@ class Model:
 
 
 def without_softmax(model: Model) -> Model:
-    """Return the biLM without its softmax, keeping what it needs to read words, its card and its figures."""
+    """Return the biLM alone, with what it needs to read words, its card and its figures.
+
+    Besides the softmax, it is without mixes, token vectors, a warm state and stored types.
+    """
     # A vocabulary belongs to the softmax, unless the biLM reads whole words by it.
     words = model.vocabulary if model.config.char_cnn is None else None
     return model.copy_with(softmax=None, vocabulary=words, mixes=[], token_vectors=None, warm_state=None, types=None)

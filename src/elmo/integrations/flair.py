@@ -55,7 +55,8 @@ class ElmoEmbeddings(_base.TokenEmbeddings):
         precision: Precision = "float32",
         name: str | None = None,
     ) -> None:
-        self._model = str(model)
+        # Path("en") is a folder, and the string "en" the package's own model.
+        self._model = model if isinstance(model, str) else str(model.absolute())
         self._layers: Layers = layers
         self._precision: Precision = precision
         self.name = name or f"elmo-{model}-{layers}-{precision}"

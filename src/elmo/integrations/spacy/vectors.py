@@ -19,7 +19,7 @@ from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import Model, load, save_native
 from elmo.formats.model import without_softmax
-from elmo.formats.native import CONFIG, VOCABULARY, WEIGHTS
+from elmo.formats.native import CONFIG, TYPES, VOCABULARY, WEIGHTS
 from elmo.integrations.spacy.parts import StoredAsFolder, find_sentences, group_docs
 from elmo.text.choice import is_lower_case
 from elmo.text.reading import lower_all
@@ -29,8 +29,9 @@ Array = NDArray[np.float32]
 thinc: Any = api
 Shim: Any = shims.Shim  # Thinc is annotated only in part
 
-FILES = (CONFIG, WEIGHTS, VOCABULARY)
-"""Files of a model folder that a stored pipeline needs. There is a vocabulary only if the model reads whole words."""
+FILES = (CONFIG, WEIGHTS, TYPES, VOCABULARY)
+"""Files of a model folder that a stored pipeline needs: stored token vectors if there are some, and a vocabulary if the
+model reads whole words."""
 
 
 class _Loaded:
@@ -104,7 +105,7 @@ class CarriesBiLM(StoredAsFolder):
             for name in FILES:  # left by another pipeline that was stored here before
                 (Path(path) / name).unlink(missing_ok=True)
         else:
-            save_native(without_softmax(model).copy_with(card=None), Path(path))
+            save_native(without_softmax(model).copy_with(card=None, types=model.types), Path(path))
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
         """Read the model that `to_disk` stored, if any."""
