@@ -22,6 +22,8 @@ def extensions() -> list[Extension]:
         return []
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # such a Python has no stable ABI
     if platform.machine() not in ("x86_64", "aarch64", "arm64") or sys.platform == "win32" or free_threaded:
+        if WANTED == "1":
+            raise SystemExit("ELMO_KERNELS=1: there are no kernels for this processor, Windows or a Python without GIL")
         return []
     kernels = Extension(
         "elmo._native._kernel",

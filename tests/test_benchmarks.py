@@ -7,6 +7,7 @@ import ast
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,9 @@ def test_commands_of_pages_are_understood(script: str, arguments: str, monkeypat
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
+        ("speed/tasks.py", ["ner"], "ner: expected TASK=FILE, such as ner=train.conll"),
+        ("speed/exchange.py", ["--steps", "1"], "--steps: the first step is not measured; give at least 2"),
+        ("pages/house.py", ["a"], "a: holds no Python file"),
         ("experiments/warm.py", ["no-model", "train.txt", "heldout.txt"], "no-model: no such file or folder"),
         ("experiments/ngram.py", ["no-corpus", "heldout.txt", "--kenlm", "bin"], "no-corpus: "),
         ("experiments/simulated_change.py", ["missing.txt"], "missing.txt: no such file"),
@@ -148,8 +152,17 @@ def test_bad_input_ends_a_script_with_one_sentence(
     with pytest.raises(SystemExit) as end:
         run_script(FOLDER / script, arguments, monkeypatch)
     assert end.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    *usage, line = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{Path(script).name}: error: {message}")
+    assert not usage or usage[0].startswith("usage: ")
+
+
+def test_what_fails_in_a_process_of_its_own_is_said_once(tmp_path: Path) -> None:
+    script = str(FOLDER / "speed" / "embed.py")
+    command = [sys.executable, script, "--quick", "--sizes", "small", "--text", "missing.txt"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert re.fullmatch(r"embed\.py: error: .*missing\.txt.*\n", done.stderr)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)

@@ -1,11 +1,14 @@
-"""How scripts end on input that can't be used."""
+"""How scripts end on input that can't be used, and how they run parts of themselves in other processes."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 from elmo.errors import ElmoError
 
@@ -20,5 +23,19 @@ def script(main: Callable[[], None]) -> Callable[[], None]:
         except (ElmoError, OSError, UnicodeDecodeError) as error:
             print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
             raise SystemExit(2) from None
+        except subprocess.CalledProcessError as error:
+            print(f"{Path(sys.argv[0]).name}: error: {error.cmd[0]} failed; see above", file=sys.stderr)
+            raise SystemExit(2) from None
 
     return run
+
+
+def in_own_process(options: Sequence[str]) -> Any:
+    """Run this script with other options in a process of its own, and return the JSON that it prints.
+
+    If the process fails, it has said why, and this one ends with its exit code.
+    """
+    done = subprocess.run([sys.executable, sys.argv[0], *options], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+    return json.loads(done.stdout)

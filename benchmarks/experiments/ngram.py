@@ -67,7 +67,7 @@ def measure(
             subprocess.run(estimate, stdin=source, stdout=target, check=True)
         with scored.open() as source:
             query = [kenlm / "query", "-v", "summary", model]
-            output = subprocess.run(query, stdin=source, capture_output=True, text=True, check=True).stdout
+            output = subprocess.run(query, stdin=source, stdout=subprocess.PIPE, text=True, check=True).stdout
     return {
         "name": f"ngram/{order}/kneser-ney",
         "train_tokens": num_tokens,

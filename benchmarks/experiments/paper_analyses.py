@@ -125,7 +125,7 @@ def main() -> None:
     )
     parser.add_argument("--static", help="static vectors for neighbors, in word2vec's text format")
     parser.add_argument(
-        "--seeds", default="1", help="how many seeds each task model is trained with; default: %(default)s"
+        "--seeds", type=int, default=1, help="how many seeds each task model is trained with; default: %(default)s"
     )
     parser.add_argument(
         "--set",
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     common = ["--device", arguments.device, *(["--quick"] if arguments.quick else [])]
-    of_tasks = ["--seeds", arguments.seeds, *(part for text in arguments.overrides for part in ("--set", text))]
+    of_tasks = ["--seeds", str(arguments.seeds), *(part for text in arguments.overrides for part in ("--set", text))]
     chosen = {
         name: [
             *arguments_of(name, arguments.data, arguments.tasks, arguments.static),

@@ -79,6 +79,8 @@ def main() -> None:
         path = Path(folder).resolve()
         if not path.is_dir():
             parser.error(f"{folder}: no such folder")
+        if not any(source_files(path)):
+            parser.error(f"{folder}: holds no Python file")
         columns.append({"": name or path.name, **measure(path)})
     rows = {row: None for column in columns for row in column}
     for number, row in enumerate(rows):

@@ -33,6 +33,9 @@ from PIL import Image
 from rich.console import Console
 from rich.text import Text
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
+from common.script import script
+
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 LETTERS = ROOT / "examples" / "notebooks" / "letters"
@@ -143,6 +146,7 @@ def prepare(folder: Path) -> None:
     subprocess.run(run, cwd=folder, check=True, capture_output=True)
 
 
+@script
 def main() -> None:
     """Make all pictures, or one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,6 +1,6 @@
 """Measure what bulk embedding costs besides computing: reading, writing, and passing arrays between processes.
 
-The model is of the size `small` with random weights, in int8 if the processor has instructions for it, and the text is
+The model is of the size `small` with random weights, in int8 where there are native kernels, and the text is
 made up. `write/…` is the time that a file format takes for sentences of 25 tokens of 3 x 256 float32, including the
 directory; `write/h5py` is the HDF5 library itself. `bulk/…` embeds the top layer of a text in memory, into a file, and
 on two processes of one thread each.

@@ -16,9 +16,7 @@ memory is read before the plain implementation starts.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -44,7 +42,7 @@ from elmo.pretrain.recipe import load_pretraining_recipe
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text, read_text
 from common.machine import peak_rss_mb, report, seconds_of
-from common.script import script
+from common.script import in_own_process, script
 from common.sizes import RECIPES
 
 TOKENS = {"original": (4_000, 150), "small": (16_000, 1_500)}
@@ -161,9 +159,7 @@ def _difference(embedder: Embedder, plain: PlainElmo, text: Text) -> float:
 
 
 def _in_process_of_its_own(size: str, precision: str) -> list[dict[str, Any]]:
-    command = [sys.executable, *sys.argv, "--alone", "--sizes", size, "--precisions", precision]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout)["results"]
+    return in_own_process([*sys.argv[1:], "--alone", "--sizes", size, "--precisions", precision])["results"]
 
 
 @script

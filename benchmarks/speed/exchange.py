@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
 from common.script import script
 
-NUM_PROCESSES = 2
+NUM_PROCESSES, NEGATIVES = 2, 8192
 
 
 def touched(num_words: int, num_targets: int, num_negatives: int, seed: int, rank: int) -> torch.Tensor:
@@ -49,7 +49,7 @@ def touched(num_words: int, num_targets: int, num_negatives: int, seed: int, ran
 def run_process(num_words: int, num_steps: int) -> dict[str, Any]:
     """Measure in one process, and return medians over the steps after the first."""
     processes = Processes.join("cpu")
-    recipe = load_pretraining_recipe("small")
+    recipe = load_pretraining_recipe("small", {"training.batch_size": 128})
     training, dim = recipe.training, recipe.lstm.projection_dim
     num_targets = 2 * len(processes.rows(training.batch_size)) * training.unroll_steps
     softmax = Softmax(num_words, dim)
@@ -133,6 +133,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.steps < 2:
+        parser.error("--steps: the first step is not measured; give at least 2")
+    if min(arguments.words) < NEGATIVES:
+        parser.error(f"--words: {NEGATIVES:,} of them are negatives; give at least as many")
     if arguments.process:
         print(json.dumps(run_process(arguments.process, arguments.steps)))
         return

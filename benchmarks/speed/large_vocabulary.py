@@ -2,8 +2,8 @@
 
 Each stage runs in a process of its own, whose peak of resident memory is printed. `train` makes a few steps and writes
 a checkpoint and the model folder, `resume` makes one more step from that checkpoint and writes both again, and
-`evaluate` scores held-out text by the whole softmax, in blocks. The peak includes mapped files: the checkpoint in
-`resume`, and the weights in `evaluate`.
+`evaluate` scores sentences of the corpus by the whole softmax, in blocks, as held-out text is scored. The peak includes
+mapped files: the checkpoint in `resume`, and the weights in `evaluate`.
 
     python benchmarks/speed/large_vocabulary.py --json
 """
@@ -14,7 +14,6 @@ import argparse
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +31,7 @@ from pretrain import make_corpus
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
-from common.script import script
+from common.script import in_own_process, script
 
 STAGES = ("train", "resume", "evaluate")
 RUNS = "large-vocabulary"
@@ -116,13 +115,8 @@ def main() -> None:
         settings = {"--folder": folder, "--batch-size": arguments.batch_size, "--steps": arguments.steps}
         settings |= {"--sentences": arguments.sentences, "--loss": arguments.loss}
         options = [str(part) for item in settings.items() for part in item]
-        results = [_in_process([*options, "--stage", stage, size]) for size in arguments.sizes for stage in STAGES]
+        results = [in_own_process([*options, "--stage", stage, size]) for size in arguments.sizes for stage in STAGES]
     report(results, arguments.json)
-
-
-def _in_process(options: list[str]) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ def main() -> None:
             write_text(path, size * MEGABYTE)
         for tokenizer in ("whitespace", "ptb"):
             pair = [measure(texts[size], size, tokenizer) for size in (small, large)]
-            pair[1]["peak_rss_ratio_to_small"] = round(pair[1]["peak_rss_mb"] / pair[0]["peak_rss_mb"], 3)
+            if pair[0]["peak_rss_mb"]:  # it is 0 where it can't be measured
+                pair[1]["peak_rss_ratio_to_small"] = round(pair[1]["peak_rss_mb"] / pair[0]["peak_rss_mb"], 3)
             results += pair
     report(results, arguments.json)
 

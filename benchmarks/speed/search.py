@@ -4,9 +4,9 @@
 in memory. `recall_at_10` is the share of its ten nearest uses that `ContextIndex.find_neighbors` returns, and
 `recall_of_vectors` is the share that the stored vectors find alone, before the candidates are embedded again.
 `queries_per_second` and `searches_per_second` are the rates of these two. The first includes embedding the query and
-its candidates, and finding words without context. `build_seconds` do not include embedding, which `search/embed`
-measures. Queries are tokens of sentences that follow the indexed text. `any` searches all tokens, and `word` the uses
-of the query's word, which occurs at least 100 times.
+its candidates, and finding words without context. `build_seconds` include the vectors of words without context, but not
+embedding the text, which `search/embed` measures. Queries are tokens of sentences that follow the indexed text. `any`
+searches all tokens, and `word` the uses of the query's word, which occurs at least 100 times.
 
     python benchmarks/speed/search.py --model model/ --text text.txt --json
 
@@ -34,6 +34,7 @@ from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
 from elmo.analysis.search.vectors import KINDS
 from elmo.embed import Embedder
+from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_pretraining_recipe
@@ -143,6 +144,8 @@ def choose_queries(rest: Text, tokens: Sequence[str], num_queries: int) -> list[
     """Choose tokens of `rest` at random that are frequent in the text."""
     frequent = {word for word, count in Counter(tokens).items() if count >= FREQUENT}
     places = [(sentence, place) for sentence in rest for place, word in enumerate(sentence) if word in frequent]
+    if not places:
+        raise ElmoError(f"no word of the queries' sentences occurs {FREQUENT} times in the text; give more text")
     chosen = np.random.default_rng(0).choice(len(places), min(num_queries, len(places)), replace=False)
     return [places[number] for number in chosen.tolist()]
 

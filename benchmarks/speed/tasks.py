@@ -122,7 +122,10 @@ def main() -> None:
     arguments = parser.parse_args()
     bilm = None if arguments.elmo == "none" else formats.load(arguments.elmo)
     results: list[dict[str, Any]] = []
-    for name, _, file in (word.partition("=") for word in arguments.files):
+    for word in arguments.files:
+        name, equals, file = word.partition("=")
+        if not equals:
+            parser.error(f"{word}: expected TASK=FILE, such as ner=train.conll")
         with tempfile.TemporaryDirectory() as folder:
             results += Bench(get_task(name), file, arguments.set, arguments).run(bilm, Path(folder))
     report(results, arguments.json)
