@@ -73,7 +73,7 @@ def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
     folder's seeds are added to its own, which such a command made before.
     """
     config, recipe = read_config(folder)
-    record = {"task": config.task, "command": "", "recipe": _without_paths(recipe), "results": []}
+    record: dict[str, Any] = {"task": config.task, "command": "", "recipe": _without_paths(recipe), "results": []}
     if path.exists():
         record = cast("dict[str, Any]", read_json(path))
     record["command"] = shown(command)

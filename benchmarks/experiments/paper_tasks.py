@@ -99,7 +99,7 @@ PLANS = (
     Plan(
         "conll2002",
         "ner",
-        tuple(f"ner/conll2002_esp_{part}.conll.xz" for part in ("train", "testa", "testb")),
+        ("ner/conll2002_esp_train.conll.xz", "ner/conll2002_esp_testa.conll.xz", "ner/conll2002_esp_testb.conll.xz"),
         reduced=SHORT_NER,
         is_english=False,
     ),
