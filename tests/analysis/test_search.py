@@ -262,7 +262,7 @@ def test_columns_of_word_and_tag_are_read(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("\n#\tNOUN\tmore\nplay\tVERB\n\n\nagain\tADV\n", encoding="utf-8")
     assert list(read_tagged([tmp_path / "text"], "columns")) == [
         ((0, 2), (["#", "play"], ["NOUN", "VERB"])),
-        ((0, 7), (["again"], ["ADV"])),
+        ((0, 6), (["again"], ["ADV"])),
     ]
 
 

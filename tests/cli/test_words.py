@@ -140,4 +140,4 @@ def test_training_and_scoring_without_a_softmax_are_refused(folder: Path, elmo: 
     assert elmo.refuses("finetune", "run", "out", "text.txt", "--new-softmax").startswith(refused)
     assert elmo.refuses("pretrain", "corpus", "out", "--recipe", "tiny", "--from", "run").startswith(refused)
     assert not (folder / "out").exists()
-    assert elmo.refuses("perplexity", "model", "text.txt").endswith("The checkpoint of bilm-tf has it\n")
+    assert elmo.refuses("perplexity", "model", "text.txt").endswith("; use the checkpoint of bilm-tf, which has it\n")

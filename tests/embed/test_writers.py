@@ -404,5 +404,5 @@ def test_a_lone_surrogate_can_be_written(model: Embedder, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf")])
 def test_weights_are_finite(model: Embedder, weight: float) -> None:
-    with pytest.raises(ElmoError, match="a weight is not a finite number"):
+    with pytest.raises(ElmoError, match="holds a number that is not finite in float32; give finite weights"):
         model.embed([["a"]], layers=[0.0, weight, 1.0])

@@ -110,14 +110,14 @@ def _describe_result(path: Path) -> tuple[str, dict[str, Any]] | None:
         from elmo.text.corpus import Corpus
 
         corpus = Corpus.open(path)
-        sizes = ("num_tokens", "num_sentences", "num_types", "vocabulary_size", "oov_rate", "settings", "source")
+        sizes = ("num_tokens", "num_sentences", "num_types", "vocabulary_size", "oov_rate", "source")
         return (
             f"corpus for pretraining: {counted(corpus.num_tokens, 'token')} in "
             f"{counted(corpus.num_sentences, 'sentence')}, "
             f"{corpus.num_types:,} types, of which {corpus.vocabulary_size:,} are the vocabulary "
             f"({corpus.oov_rate:.2%} of the tokens are not in it).\nMade by elmo prepare from "
             f"{_inputs(corpus.source)}: {corpus.cut}.",
-            {"kind": "corpus", **{name: getattr(corpus, name) for name in sizes}},
+            {"kind": "corpus", **{name: getattr(corpus, name) for name in sizes}, "settings": asdict(corpus.settings)},
         )
     if (path / "index.json").is_file():
         from elmo.analysis.search import describe_index
