@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128, help="the number of streams; default: %(default)s")
     parser.add_argument("--loss", choices=["sampled", "full"], default="sampled", help="training.loss")
     parser.add_argument("--steps", type=int, default=3, help="how many steps to train; default: %(default)s")
-    parser.add_argument("--sentences", type=int, default=32, help="the number of held-out sentences")
+    parser.add_argument("--sentences", type=int, default=32, help="the number of sentences that are scored")
     parser.add_argument("--folder", type=Path, help="where to keep the corpus and the runs; default: they are removed")
     parser.add_argument("--stage", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="only the size small, 200,000 words, a batch of 16 x 20")
