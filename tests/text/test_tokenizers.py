@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
 from elmo.text import tokenizers
+from elmo.text.prepare import prepare
 from elmo.text.rules import split_sentences
 from elmo.text.tokenizers import PlacedToken, align, get_tokenizer, is_code, language_of, locate
 
@@ -186,10 +187,11 @@ def test_a_function_of_the_user_is_imported_from_the_working_directory(monkeypat
         get_tokenizer("my_tokens:joined")("ab")
     with pytest.raises(ElmoError, match=r"my_tokens:outside: says that 'York' is at 8:99 of a text of 12 characters"):
         get_tokenizer("my_tokens:outside")("In New  York")
-    with pytest.raises(
-        ElmoError, match=r"my_tokens:half: returned '\\ud83d' for the text 'a b', which has half a char"
-    ):
-        get_tokenizer("my_tokens:half")("a b")
+    assert get_tokenizer("my_tokens:half")("a b") == ["\ud83d", "b"], "it has vectors, but no place in a corpus"
+    Path("text.txt").write_text("a b\n")
+    with pytest.raises(ElmoError, match=r"the tokenizer returned a token with '\\ud83d', half a character"):
+        prepare(["text.txt"], "corpus", tokenizer="my_tokens:half", workers=1)
+    assert not Path("corpus").exists()
     first = get_tokenizer("my_tokens:first")
     assert first(" ") == locate(" ", first) == [], "blank text is not passed on"
     with pytest.raises(ElmoError, match=r"my_tokens:first: failed on the text 'alone' \(IndexError: list index out"):

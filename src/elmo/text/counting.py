@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.errors import ElmoError
 from elmo.text.corpus import TOKEN_DTYPE
 
 MAX_TYPES = 200_000
@@ -139,8 +140,14 @@ class TypeCounter:
             num_tokens=self._num_tokens,
         )
         with run.words.open("w", encoding="utf-8", newline="\n") as file:
-            # A word may contain a tab, so the count is behind the last one of its line.
-            file.writelines(f"{word}\t{count}\n" for word, count in zip(words, counts, strict=True))
+            try:
+                # A word may contain a tab, so the count is behind the last one of its line.
+                file.writelines(f"{word}\t{count}\n" for word, count in zip(words, counts, strict=True))
+            except UnicodeEncodeError as error:  # decoded text has none, but a tokenizer may return anything
+                raise ElmoError(
+                    f"the tokenizer returned a token with {error.object[error.start]!r}, half a character (a lone "
+                    "surrogate), which no file can hold; correct the tokenizer"
+                ) from None
         order.tofile(run.order)
         self.runs.append(run)
         self._start_run()

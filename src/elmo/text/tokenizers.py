@@ -234,22 +234,8 @@ class _Function:
                         f"tokenizer {self._name}: says that {token!r} is at {start}:{end} of a text of {len(text)} "
                         f"characters, {text[:40]!r}"
                     )
-        for token, *_ in located:
-            if not _is_text(token):
-                raise ElmoError(
-                    f"tokenizer {self._name}: returned {token!r} for the text {text[:40]!r}, which has half a "
-                    "character (a lone surrogate) that no file can hold"
-                )
         # Whitespace separates tokens in files, so there can be none inside of them.
         return [token._replace(token="_".join(token.token.split())) for token in located if token.token.strip()]
-
-
-def _is_text(token: str) -> bool:
-    try:
-        token.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _not_imported(name: str, error: Exception) -> ElmoError:
