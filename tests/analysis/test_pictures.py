@@ -26,7 +26,7 @@ def lightness(color: str) -> float:
     return 116 * luminance ** (1 / 3) - 16 if luminance > 0.008856 else 903.3 * luminance
 
 
-def test_colors_differ_in_grey_from_the_next_and_have_marks_of_their_own() -> None:
+def test_colors_differ_in_gray_from_the_next_and_have_marks_of_their_own() -> None:
     shades = [lightness(color) for color in style.COLORS]
     assert all(abs(one - other) > 3 for one, other in pairwise(shades))
     assert min(abs(shades[one] - shades[other]) for one, other in ((0, 1), (0, 2), (1, 2))) > 10

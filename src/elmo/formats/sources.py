@@ -43,6 +43,11 @@ def is_bundled(source: str | Path) -> bool:
     return isinstance(source, str) and source in NAMES
 
 
+def as_text(source: str | Path) -> str:
+    """Return a string that means the same source: a path becomes absolute, since `en` alone would be the package's."""
+    return source if isinstance(source, str) else str(source.absolute())
+
+
 def bundled_folder(name: str) -> Path:
     """Return the folder of one of the models in `NAMES`.
 

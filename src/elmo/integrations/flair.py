@@ -22,6 +22,7 @@ from elmo.embed import load
 from elmo.embed.engine import Precision
 from elmo.embed.layers import Layers, layer_weights
 from elmo.extras import import_extra
+from elmo.formats.sources import as_text
 from elmo.text.choice import is_lower_case
 from elmo.text.reading import lower_all
 
@@ -55,8 +56,7 @@ class ElmoEmbeddings(_base.TokenEmbeddings):
         precision: Precision = "float32",
         name: str | None = None,
     ) -> None:
-        # Path("en") is a folder, and the string "en" the package's own model.
-        self._model = model if isinstance(model, str) else str(model.absolute())
+        self._model = as_text(model)
         self._layers: Layers = layers
         self._precision: Precision = precision
         self.name = name or f"elmo-{model}-{layers}-{precision}"

@@ -26,6 +26,7 @@ from elmo.embed.layers import Layers
 from elmo.embed.pooling import POOLS, Pool
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.formats.sources import as_text
 from elmo.schema import require_choice
 from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower
@@ -120,9 +121,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
     def _embedder(self) -> Embedder:
         path = Path(self.model)
         written = path.stat().st_mtime_ns if path.exists() else 0
-        # A path is made absolute, since Path("en") is a folder, but the string "en" is the package's own model.
-        source = self.model if isinstance(self.model, str) else str(path.absolute())
-        return _load(source, written, self.precision, self.device)
+        return _load(as_text(self.model), written, self.precision, self.device)
 
     def _num_features(self) -> int:
         embedder = self._embedder()
