@@ -24,7 +24,7 @@ from mkdocs.structure.files import File, Files
 
 from elmo.cli.main import VERBS, cli
 from elmo.pretrain import Recipe, load_pretraining_recipe
-from elmo.pretrain.recipe import NAMES
+from elmo.pretrain.recipe import RECIPE_NAMES
 from elmo.schema import to_mapping
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.recipe import ElmoConfig, TaskTrainingConfig, WordsConfig
@@ -308,7 +308,7 @@ def descriptions(kind: type) -> dict[str, str]:
 
 def value_table() -> list[str]:
     """Return a table of the values in the package's recipes of pretraining, from small to large."""
-    names = list(reversed(NAMES))
+    names = list(reversed(RECIPE_NAMES))
     columns = [dict(flat(to_mapping(load_pretraining_recipe(name)))) for name in names]
     values = {key: [f"`{as_yaml(column.get(key))}`" for column in columns] for key in columns[0]}
     differing = {key: row for key, row in values.items() if len(set(row)) > 1}

@@ -3,7 +3,7 @@
 Each stage runs in a process of its own, whose peak of resident memory is printed. `train` makes a few steps and writes
 a checkpoint and the model folder, `resume` makes one more step from that checkpoint and writes both again, and
 `evaluate` scores sentences of the corpus by the whole softmax, in blocks, as held-out text is scored. The peak includes
-mapped files: the checkpoint in `resume`, and the weights in `evaluate`.
+the checkpoint in `resume`, and the weights, which are mapped, in `evaluate`.
 
     python benchmarks/speed/large_vocabulary.py --json
 """

@@ -63,7 +63,9 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
     try:
         return kind(**arguments)
     except ElmoError as error:
-        raise ElmoError(f"{where}: {error}") from None
+        # The error may name the section itself, as in "training.max_steps: 0 is not positive".
+        source, _, section = where.rpartition(": ")
+        raise ElmoError(f"{source if source and str(error).startswith(f'{section}.') else where}: {error}") from None
 
 
 def _nearest_key(key: str, hints: Mapping[str, Any]) -> str | None:

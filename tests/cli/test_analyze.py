@@ -103,7 +103,7 @@ def test_help_has_examples(verb: str) -> None:
         (["layers", *NER, "--task", "sst"], "--train, --dev and --name: give each as often as --task"),
         (["layers", *NER, *NER[1:]], "--name: two tasks have the same name, or differ in marks and capitals only"),
         (["layers", *NER, "--name", "+"], "--name: has no letters or digits"),
-        (["layers", *NER, "--set", "ner:nothing=1"], "recipe ner: unknown key 'nothing'"),
+        (["layers", *NER, "--set", "ner:nothing=1"], "recipe ner with nothing=1: unknown key 'nothing'"),
         (["layers", *NER, "--set", "sst:hidden=10"], "--set sst:…: sst is not among the tasks; leave it out"),
         (["layers", "nowhere", *NER[1:]], "nowhere: no such file or folder"),
         (

@@ -56,16 +56,18 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
 def test_a_run_goes_on_with_its_own_recipe(tmp_path: Path) -> None:
     """A later version of the package may choose a different recipe for the same text."""
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    write_recipe(load_pretraining_recipe("tiny", {"training.max_minutes": 5}), tmp_path / "run" / "recipe.yaml")
+    limits = {"training.max_minutes": 5, "training.max_steps": 3}
+    write_recipe(load_pretraining_recipe("tiny", limits), tmp_path / "run" / "recipe.yaml")
     recipe, _ = choose_recipe(44_044, tmp_path / "run", {})
     assert recipe != load_pretraining_recipe("tiny"), "an attempt without a checkpoint may have failed by its settings"
     (tmp_path / "run" / "checkpoints" / "step-000000001.safetensors").touch()
     recipe, line = choose_recipe(44_044, tmp_path / "run", {"training.max_steps": 7})
     assert recipe == load_pretraining_recipe("tiny", {"training.max_steps": 7})
     assert line == f"auto: goes on with {tmp_path / 'run' / 'recipe.yaml'}, 7 steps, which read 4,480 tokens"
+    assert choose_recipe(44_044, tmp_path / "run", {})[0].training.max_steps is None, "only of the first start"
     recipe, line = choose_recipe(44_044, tmp_path / "run", {"training.max_minutes": 9})
     assert recipe.training.max_minutes == 9
-    assert line.endswith(", 9 minutes")
+    assert line.endswith("recipe.yaml, 10 epochs, at most 9 minutes")
 
 
 def test_the_command_says_what_it_chose_and_goes_on(

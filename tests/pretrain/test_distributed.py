@@ -99,6 +99,7 @@ def found(corpus: Corpus, settings: Callable[..., Recipe], folder: Path) -> list
         "stopped+": settings(dropout=0.2),
         "odd": settings(batch_size=5),
         "taken": settings(),
+        "unreported": settings(),
         "elsewhere": settings(),
     }
     (folder / "taken").mkdir()
@@ -207,6 +208,10 @@ def test_an_error_of_process_0_is_raised_in_every_process(found: list[dict[str, 
     """Only process 0 reads the run folder. The other one must neither wait for it forever nor continue."""
     assert all("neither empty nor a run folder" in findings["taken"]["error"] for findings in found)
     assert [path.name for path in (folder / "taken").iterdir()] == ["thesis.tex"]
+
+
+def test_an_error_while_metrics_are_written_is_raised_in_every_process(found: list[dict[str, Any]]) -> None:
+    assert [rank["unreported"] for rank in found] == [{"error": "no space"}] * 2
 
 
 def test_a_run_that_another_machine_holds_is_refused(found: list[dict[str, Any]], folder: Path) -> None:

@@ -326,6 +326,24 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
     assert tune(tmp_path / "parts") == tune(tmp_path / "whole")
 
 
+def test_a_signal_while_the_new_softmax_is_saved_ends_it(
+    pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, save = recipe(max_steps=3).training, Pretrainer.save
+
+    def signalled(run: Pretrainer) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        save(run)
+
+    monkeypatch.setattr(Pretrainer, "save", signalled)
+    model, folder = load(pretrained), tmp_path / "tuned"
+    corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
+    with pytest.raises(FineTuningStoppedError):
+        finetune_on_corpus(model, corpus, folder, training, softmax_config=training, device="cpu")
+    assert (folder / "softmax").exists()
+    assert not (folder / "run").exists()
+
+
 def test_the_command_says_that_it_was_stopped(
     pretrained: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, make_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from elmo.errors import ElmoError
 from elmo.formats import load
+from elmo.pretrain.checkpoint import PretrainingProgress
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus
+from elmo.training.checkpoint import read_checkpoint, write_checkpoint
 from elmo.training.recipes import write_recipe
 from running import SAVING_ALWAYS, assert_same_end, checkpoints, has_rows, loss_curve, pretraining, train, wait_until
 
@@ -164,6 +167,7 @@ def test_a_signal_while_saving_does_not_stop_the_saving(
     finally:
         signal.signal(signal.SIGTERM, before)
     assert unprotected == []
+    assert run.stopped, "whoever goes on after the run, as fine-tuning does, has to know"
     assert checkpoints(tmp_path / "run") == [f"step-{stop_after or STEPS:09d}.safetensors"]
 
 
@@ -328,6 +332,20 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     run.train()
     (folder / "checkpoints" / "step-000000012.damaged").unlink()
     assert_same_end(whole, folder)
+
+
+def test_a_checkpoint_of_another_version_keeps_its_name(corpus: Corpus, settings: Recipe, tmp_path: Path) -> None:
+    """The version that wrote it can go on with it, so it is not taken for damaged."""
+    run = train(corpus, tmp_path / "run", settings, stop_after=3)
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    tensors, progress = read_checkpoint(checkpoint, PretrainingProgress)
+    later = make_dataclass("Later", [("num_fresh", int)], bases=(PretrainingProgress,), kw_only=True)
+    write_checkpoint(checkpoint, tensors, later(num_fresh=1, **asdict(progress)))
+    with pytest.raises(ElmoError, match=rf"{checkpoint.name}: .* another version of elmo; continue with that version"):
+        Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
+    assert checkpoints(tmp_path / "run") == [checkpoint.name]
+    write_checkpoint(checkpoint, tensors, progress)
+    assert Pretrainer(corpus, tmp_path / "run", settings, device="cpu").progress == run.progress
 
 
 def test_a_run_without_a_whole_checkpoint_is_refused(corpus: Corpus, settings: Recipe, tmp_path: Path) -> None:

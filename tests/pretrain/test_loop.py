@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from commands import run_main
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.formats.card import read_figures
@@ -275,6 +277,28 @@ def test_a_run_goes_on_with_the_model_that_it_began_with(
         Pretrainer(corpus, tmp_path / "chance", settings, start=start, device="cpu")
 
 
+def test_a_run_that_goes_on_still_knows_how_the_models_text_was_cut(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """The corpus had been tokenized, so only the model that the run began with says how raw text is to be cut."""
+    start = Pretrainer(corpus, tmp_path / "a", recipe(), device="cpu").model
+    start.text = TextConfig(tokenizer="words", text="paragraphs", language="de")
+    for given in (start, None):
+        Pretrainer(corpus, tmp_path / "b", recipe(max_steps=2), start=given, device="cpu").train()
+        text = load(tmp_path / "b").text
+        assert text is not None
+        assert (text.tokenizer, text.text) == ("words", "paragraphs")
+
+
+def test_a_file_in_the_place_of_the_run_folder_is_refused(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(ElmoError, match="run: is not a folder; name one"):
+        Pretrainer(corpus, tmp_path / "run", recipe(), device="cpu")
+    assert (tmp_path / "run").read_text() == "mine"
+
+
 def test_the_command_takes_a_model_to_start_from(
     corpus: Corpus,
     recipe: Callable[..., Recipe],
@@ -315,6 +339,32 @@ def test_options_and_heldout_text_reach_the_run(
     assert wanted.num_oov == 0
     assert load_pretraining_recipe(str(tmp_path / "run" / "recipe.yaml")).training.max_minutes == 60
     assert rows[3] == pytest.approx(wanted.mean)
+
+
+def test_the_command_says_that_held_out_text_was_not_measured(
+    corpus: Corpus,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A signal interrupts the last measurement. The same command makes up for it."""
+    monkeypatch.chdir(tmp_path)
+    Path("heldout.txt").write_text("word1 word3 word9\n" * 40)
+    write_recipe(recipe(max_steps=2), tmp_path / "recipe.yaml")
+    command = ["pretrain", str(corpus.folder), "run", "--recipe", "recipe.yaml", "--heldout", "heldout.txt"]
+
+    def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
+        for score in score_sentences(*arguments):
+            signal.raise_signal(signal.SIGTERM)
+            yield score
+
+    with monkeypatch.context() as patch:
+        patch.setattr("elmo.pretrain.perplexity.score_sentences", score_and_stop)
+        _, out, _ = run_main([*command, "--device", "cpu"], monkeypatch, capsys)
+    assert out.endswith("; held-out text was not measured after the last step: run the same command again\n")
+    _, out, _ = run_main([*command, "--device", "cpu"], monkeypatch, capsys)
+    assert re.search(r", held-out perplexity \d+\.\d\d\n$", out)
 
 
 def test_other_heldout_text_is_measured(
@@ -672,6 +722,25 @@ def test_patience_goes_on_where_it_was(
     torch.testing.assert_close(
         load(tmp_path / "parts").bilm.state_dict(), load(tmp_path / "whole").bilm.state_dict(), rtol=0, atol=0
     )
+
+
+def test_more_patience_lets_an_ended_run_go_on(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    """The run goes on as if it had had that patience from the start. Without any, it had kept no best weights."""
+    heldout = [["word1", "word3"]] * 40
+
+    def start(name: str, patience: int | None) -> Pretrainer:
+        settings = recipe(optimizer="adamw", learning_rate=0.3, max_steps=40, evaluate_every_steps=2, patience=patience)
+        run = Pretrainer(corpus, tmp_path / name, settings, heldout=heldout, device="cpu")
+        run.train()
+        return run
+
+    whole, ended = start("whole", 6), start("parts", 2).progress.step
+    assert ended < whole.progress.step
+    parts = start("parts", 6)
+    assert parts.progress.step == whole.progress.step
+    assert_same_end(tmp_path / "whole", tmp_path / "parts")
+    with pytest.raises(ElmoError, match=r"the run was started with training\.patience: 6, not null"):
+        start("parts", None)
 
 
 def test_patience_without_held_out_text_is_refused(

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.pretrain.recipe import NAMES, load_pretraining_recipe
+from elmo.pretrain.recipe import RECIPE_NAMES, load_pretraining_recipe
 from elmo.tasks import load_task_recipe as load_task_recipe
 from elmo.training.recipes import parse_override, write_recipe
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RECIPE_NAMES)
 def test_recipes_of_the_package_are_read(name: str) -> None:
     assert load_pretraining_recipe(name).bilm.num_layers == 3
 
@@ -32,7 +32,7 @@ def test_paper_recipe_is_the_published_one() -> None:
     assert (training.all_clip_norm_val, training.dropout, training.n_epochs) == (10.0, 0.1, 10)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RECIPE_NAMES)
 def test_models_of_every_recipe_meet_a_state_of_zeros(name: str) -> None:
     """Sentences start from zeros by default when they are embedded, and a model that never saw zeros may fail there."""
     assert load_pretraining_recipe(name).training.fresh_starts
@@ -105,6 +105,21 @@ def test_overrides_are_yaml_values() -> None:
 def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
     with pytest.raises(ElmoError, match=message):
         load_pretraining_recipe("tiny", dict([parse_override(override)]))
+
+
+def test_the_recipe_is_not_blamed_for_a_wrong_setting(tmp_path: Path) -> None:
+    """What is wrong in a recipe itself is said of it alone, whatever else is set."""
+    settings = {"training.max_minutes": 0.0, "training.seed": 4}
+    with pytest.raises(ElmoError) as error:
+        load_pretraining_recipe("mini", settings)
+    said = "recipe mini with training.max_minutes=0.0, training.seed=4: training.max_minutes: 0.0 is not positive"
+    assert str(error.value).startswith(said)
+    with pytest.raises(ElmoError, match=r"^recipe tiny with training\.batch_size='many': training: batch_size: "):
+        load_pretraining_recipe("tiny", {"training.batch_size": "many"})
+    write_recipe(load_pretraining_recipe("tiny"), mine := tmp_path / "mine.yaml")
+    mine.write_text(mine.read_text().replace("batch_size: 32", "batch_size: many"))
+    with pytest.raises(ElmoError, match=r"mine\.yaml: training: batch_size: expected int, found 'many'"):
+        load_pretraining_recipe(str(mine), {"training.seed": 4})
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.processes import Processes, average_gradients
 from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
+from elmo.training.metrics import MetricsFile
 
 IDS = ([4711, 3, 9, 3], [9, 12])
 """The rows that each process touches. The gradients of a repeated row are added up."""
@@ -44,6 +45,22 @@ def train(corpus: Corpus, folder: Path, recipe: str) -> dict[str, Any]:
         "heldout": run.progress.heldout_perplexity,
         "seed": torch.initial_seed(),
     }
+
+
+def train_unreported(corpus: Corpus, folder: Path, recipe: str) -> dict[str, Any]:
+    """Train while no metrics can be written, and return the error."""
+    write = MetricsFile.add
+
+    def fail(*row: object) -> None:
+        raise OSError("no space")
+
+    MetricsFile.add = fail
+    try:
+        return train(corpus, folder, recipe)
+    except OSError as error:
+        return {"error": str(error)}
+    finally:
+        MetricsFile.add = write
 
 
 def exchange(rank: int) -> dict[str, Any]:
@@ -76,6 +93,8 @@ def main() -> None:
             findings[name] = exchange(rank)
         elif name == "elsewhere":
             findings[name] = train(corpus, folder / (name, "parts")[rank], recipe)
+        elif name == "unreported":
+            findings[name] = train_unreported(corpus, folder / name, recipe)
         elif not name.endswith("-"):
             findings[name] = train(corpus, folder / name.rstrip("+"), recipe)
         elif rank == 0:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     type=click.Choice(["carry", "zero", "warm"]),
     default="carry",
     show_default=True,
-    help="State in which a sentence starts. carry: that in which the sentence before it ended, as in training. zero: "
-    "zeros. warm: the state that elmo warm stored.",
+    help="State in which a sentence starts. carry: that in which the sentence one batch before it ended, as in "
+    "training. zero: zeros. warm: the state that elmo warm stored.",
 )
 @click.option(
     "--batch-size",
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     default=32,
     show_default=True,
     metavar="N",
-    help="Number of sentences in a batch.",
+    help="Number of sentences in a batch. With the state carry, the perplexity depends on it.",
 )
 @device_option
 @text_options
@@ -75,7 +75,9 @@ def command(
     text = read_sentences(paths, choice.reading)
     scores: Iterable[SentenceScore] = score_sentences(loaded.to(use_device(device)), text, state, batch_size)
     # Sentences stream through: they are scored, printed and added up one batch at a time.
-    result = Perplexity.of(_print_scores(show_progress("scoring", "sentences", None, scores), sentences))
+    result = Perplexity.of(
+        _print_scores(show_progress("scoring", "sentences", None, scores), sentences), ", ".join(map(str, paths))
+    )
     names = ("forward", "backward")[: len(result.directions)]
     each = ", ".join(f"{name} {value:,.2f}" for name, value in zip(names, result.directions, strict=True))
     print_result(

@@ -149,6 +149,8 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     batch_size = training.recipe.training.batch_size
     spread = "" if num_processes == 1 else f" on {num_processes} processes, batch {batch_size}"
     again = "" if training.is_done else "; run the same command again to continue"
+    if training.is_done and training.heldout and progress.heldout_step != progress.step:
+        again = "; held-out text was not measured after the last step: run the same command again"
     # An older measurement says nothing about the weights that were saved.
     score = progress.heldout_perplexity if progress.heldout_step == progress.step else None
     if training.best is not None and progress.best_step is not None:

@@ -81,6 +81,7 @@ OPTIONS = {
     "batch_size": "--batch-size",
     "encoding": "--encoding",
     "finetune": "--finetune",
+    "heldout": "--heldout",
     "ids": "--ids",
     "layout": "--text",
     "learning_rate": "--learning-rate",

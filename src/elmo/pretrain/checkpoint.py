@@ -21,7 +21,7 @@ from elmo.pretrain.objective import Objective
 from elmo.pretrain.optimizer import Optimizer
 from elmo.pretrain.processes import Processes
 from elmo.text.streams import Streams
-from elmo.training.checkpoint import optimizer_tensors, read_checkpoint, write_checkpoint
+from elmo.training.checkpoint import CheckpointVersionError, optimizer_tensors, read_checkpoint, write_checkpoint
 
 _KEPT = 2
 """How many checkpoints are kept: if the newest is damaged, the run resumes from the one before it."""
@@ -89,7 +89,8 @@ def row_tensors(state: BiLMState, streams: list[Streams]) -> dict[str, Tensor]:
     """Return the tensors that belong to the rows of this process: LSTM states and positions in the streams.
 
     Returns:
-        The tensors themselves, not copies, by their names in a checkpoint. States are (L, B, D), and positions (B,).
+        The tensors themselves, not copies, by their names in a checkpoint. Hidden states are (L, B, P), cells
+        (L, B, H), and positions (B,).
     """
     tensors: dict[str, Tensor] = {}
     for number, direction in enumerate(state):
@@ -151,8 +152,8 @@ def resume_pretraining(
         The progress of the run, or None if there is no checkpoint.
 
     Raises:
-        ElmoError: If all checkpoints are damaged, or if another process, on another machine's disk, sees a newer
-            checkpoint than process 0 does.
+        ElmoError: If all checkpoints are damaged, if another version wrote the newest one, or if another process, on
+            another machine's disk, sees a newer checkpoint than process 0 does.
     """
     newest = processes.collect(max((path.name for path in _all(folder)), default=""))
     if max(newest) > newest[0]:
@@ -188,6 +189,8 @@ def _read_newest(folder: Path) -> tuple[dict[str, Tensor], PretrainingProgress |
     for path in reversed(_all(folder)):
         try:
             return read_checkpoint(path, PretrainingProgress)
+        except CheckpointVersionError as error:  # the version that wrote it can go on with it, so it keeps its name
+            raise ElmoError(f"{error}; continue with that version, or choose another run folder") from None
         except ElmoError:
             damaged = path.rename(path.with_suffix(".damaged"))
             warnings.warn(f"{path}: is damaged; it was renamed to {damaged.name}, and is not used", stacklevel=2)

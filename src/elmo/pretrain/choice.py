@@ -9,6 +9,7 @@ from pathlib import Path
 from elmo.pretrain.checkpoint import has_checkpoint
 from elmo.pretrain.recipe import PretrainingConfig, Recipe, load_pretraining_recipe
 from elmo.pretrain.run_folder import CHECKPOINTS, RECIPE
+from elmo.wording import counted
 
 AUTO = "auto"
 """The name that stands for a recipe chosen by the length of the text."""
@@ -29,7 +30,7 @@ _SIZES = (
     _Size(10_000_000, "mini"),
     _Size(float("inf"), "en"),
 )
-"""From the shortest texts to the longest. The limits were measured on texts of 22,000 to 120,000 tokens
+"""From the shortest texts to the longest. The first limit was measured on texts of 22,000 to 120,000 tokens
 (docs/lab-notes.md)."""
 
 
@@ -39,17 +40,19 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
     Args:
         num_tokens: The number of tokens of the corpus.
         folder: The run folder, which need not exist. A run that has a checkpoint goes on with its own recipe, also if
-            another version of this package would now choose another one. A limit of minutes is the exception: as with
-            any recipe, it holds if `settings` has it.
+            another version of this package would now choose another one. Limits of steps and minutes are the
+            exception: as with any recipe, they hold if `settings` has them.
         settings: Keys of the recipe to change and their values, as in `load_pretraining_recipe`.
 
     Returns:
         The recipe, and one line that says what was chosen and why.
     """
-    if (folder / RECIPE).exists() and has_checkpoint(folder / CHECKPOINTS):
-        recipe = load_pretraining_recipe(str(folder / RECIPE), {"training.max_minutes": None, **settings})
-        return recipe, f"auto: goes on with {folder / RECIPE}, {_end_of(recipe.training, num_tokens)}"
     size = next(size for size in _SIZES if num_tokens < size.below)
+    chosen = load_pretraining_recipe(size.name, size.changes)
+    if (folder / RECIPE).exists() and has_checkpoint(folder / CHECKPOINTS):
+        limits = {f"training.{key}": getattr(chosen.training, key) for key in ("max_steps", "max_minutes")}
+        recipe = load_pretraining_recipe(str(folder / RECIPE), {**limits, **settings})
+        return recipe, f"auto: goes on with {folder / RECIPE}, {_end_of(recipe.training, num_tokens)}"
     recipe = load_pretraining_recipe(size.name, {**size.changes, **settings})
     bound = "" if size.below == float("inf") else f", for fewer than {size.below:,.0f}"
     return recipe, (
@@ -60,10 +63,9 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
 
 def _end_of(training: PretrainingConfig, num_tokens: int) -> str:
     """Describe when a training ends."""
-    if training.max_minutes is not None:
-        return f"{training.max_minutes:g} minutes"
+    at_most = "" if training.max_minutes is None else f", at most {training.max_minutes:g} minutes"
     if training.max_steps is not None:
         num_read = training.max_steps * training.predictions_per_step
         if num_read < training.n_epochs * num_tokens:
-            return f"{training.max_steps:,} steps, which read {num_read:,} tokens"
-    return f"{training.n_epochs:g} epoch{'' if training.n_epochs == 1 else 's'}"
+            return f"{counted(training.max_steps, 'step')}, which read {num_read:,} tokens{at_most}"
+    return f"{training.n_epochs:g} epoch{'' if training.n_epochs == 1 else 's'}{at_most}"

@@ -40,7 +40,7 @@ pretraining, 0.2, would undo much of what a model has learned (docs/lab-notes.md
 NEW_SOFTMAX_RATE = 0.2
 """The default learning rate of a new softmax, that of pretraining: it starts from random weights."""
 
-SAMPLE = 1000
+SAMPLE_SENTENCES = 1000
 """How many sentences of the training text perplexity is measured on if no held-out text is given."""
 
 WORK = ".corpus.unfinished-"
@@ -236,10 +236,10 @@ def _require_finetuning(folder: Path) -> None:
 def default_settings(model: Model, new_softmax: bool = False) -> dict[str, object]:
     """Return the settings of `PretrainingConfig` whose defaults are different in fine-tuning.
 
-    It trains for one epoch, in which some sentences start from zeros, with the loss that fits the model's softmax. The
-    learning rate is lower than in pretraining.
+    It trains for one epoch, with the loss that fits the model's softmax. The learning rate is lower than in
+    pretraining.
     """
-    settings: dict[str, object] = {"n_epochs": 1.0, "fresh_starts": True, "learning_rate": LEARNING_RATE}
+    settings: dict[str, object] = {"n_epochs": 1.0, "learning_rate": LEARNING_RATE}
     if isinstance(model.softmax, AdaptiveSoftmax) and not new_softmax:
         settings |= {"loss": "adaptive", "adaptive_cutoffs": model.softmax.cutoffs[:-1]}
     return settings
@@ -284,7 +284,7 @@ def finetune_on_corpus(
             model = first.result
         else:
             model = first.train()
-            if not first.is_done:
+            if first.stopped or not first.is_done:
                 raise FineTuningStoppedError
         del first  # on a GPU, the second run may need its memory
     sentences = heldout or _sample(corpus)
@@ -313,7 +313,7 @@ def is_finetuned(model: Model, folder: Path) -> bool:
 
 
 def _sample(corpus: Corpus) -> list[list[str]]:
-    """The first `SAMPLE` sentences of the corpus."""
+    """The first `SAMPLE_SENTENCES` sentences of the corpus."""
     types = corpus.types()
-    bounds = islice(pairwise(corpus.starts), SAMPLE)
+    bounds = islice(pairwise(corpus.starts), SAMPLE_SENTENCES)
     return [[types[i] for i in corpus.tokens[start:end]] for start, end in bounds]

@@ -79,7 +79,7 @@ class Pretrainer:
         progress: How far the run has come.
         run_folder: The folder of the run, with its lock, its checkpoints and its card.
         is_asked_to_stop: Whether this process was asked to stop. All processes stop after the same step (`stopped`).
-        stopped: Whether an interrupt or `stop` has ended training.
+        stopped: Whether an interrupt or `stop` came while `train` ran. Unless the run `is_done`, that ended it.
 
     Raises:
         ElmoError: If the recipe does not fit the corpus, `start` or the number of processes, if the corpus is damaged,
@@ -127,7 +127,8 @@ class Pretrainer:
         )
 
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
-        self.model.text = _text_after(corpus, start)
+        known = start if start is not None else self.run_folder.start
+        self.model.text = _text_after(corpus, None if known is None else known.text)
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
         products = PRODUCTS[training.precision]
         self.objective = Objective(bilm, softmax, training.dropout, products, training.word_dropout)
@@ -227,6 +228,7 @@ class Pretrainer:
             # Writing the same once more would remove what was added to the folder since, such as a warm state.
             if is_end_new or not self.processes.on_first(lambda: self.run_folder.is_saved(self.result, self.figures())):
                 self.save()
+        self.stopped |= self.is_asked_to_stop  # during the last save
         self.is_asked_to_stop = False  # a call after this one goes on
         return self.result
 
@@ -378,12 +380,12 @@ class Pretrainer:
         return common, row_tensors(self.state, self.batches.streams)
 
 
-def _text_after(corpus: Corpus, start: Model | None) -> TextConfig:
+def _text_after(corpus: Corpus, known: TextConfig | None) -> TextConfig:
     """Return how text is to be cut for the trained model: like the corpus.
 
-    If that had been tokenized, nobody knows how, and what the model knew at the start still holds.
+    If that had been tokenized, nobody knows how, and what was `known` of the model at the start still holds.
     """
-    cut, known = corpus.cut, None if start is None else start.text
+    cut = corpus.cut
     if known is None or cut.tokenizer != "whitespace":
         return cut
     return replace(cut, tokenizer=known.tokenizer, text=known.text, language=cut.language or known.language)

@@ -29,7 +29,7 @@ class TrainingBatch(NamedTuple):
     The lists have an element for each direction. Tokens and targets are in the order of the text in both.
 
     Attributes:
-        characters: The character ids (N, C) of the N different types of the batch.
+        characters: The character ids (U, C) of the U distinct types of the batch.
         tokens: The inputs (B, T), as indices into `characters`.
         targets: The vocabulary ids (B, T) of the words to predict.
         negatives: The negatives of the sampled softmax, or None if the softmax is not sampled.
@@ -196,7 +196,7 @@ class Objective(nn.Module):
 
         Args:
             number: The direction: 0 is forward, 1 backward.
-            vectors: The token vectors (U, D) of the batch's U distinct types.
+            vectors: The token vectors (U, P) of the batch's U distinct types.
             batch: The batch.
             packing: The order in which the tokens are processed.
             before: The direction's state after the last step.

@@ -42,7 +42,7 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the last step."""
+        """The learning rate of the last step; that of the recipe before the first one since the start."""
         return self._parts[0].param_groups[0]["lr"]
 
     def zero_grad(self) -> None:

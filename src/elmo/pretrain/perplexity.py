@@ -100,8 +100,12 @@ class Perplexity:
         return self.num_oov / self.num_tokens
 
     @classmethod
-    def of(cls, scores: Iterable[SentenceScore]) -> Perplexity:
+    def of(cls, scores: Iterable[SentenceScore], source: str = "the text to score") -> Perplexity:
         """Compute the perplexity of scored sentences.
+
+        Args:
+            scores: The scores of the sentences.
+            source: What messages call the text.
 
         Raises:
             ElmoError: If the sentences hold no tokens.
@@ -115,7 +119,7 @@ class Perplexity:
             num_tokens += len(score.tokens)
             num_oov += score.num_oov
         if num_tokens == 0:
-            raise ElmoError("the text to score holds no tokens")
+            raise ElmoError(f"{source}: holds no tokens")
         num_predictions = num_tokens + num_sentences
         return cls(tuple(-total / num_predictions for total in sums), num_sentences, num_tokens, num_oov)
 

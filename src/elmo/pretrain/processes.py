@@ -22,7 +22,7 @@ from elmo.nn.devices import find_device, use_device
 
 T = TypeVar("T")
 
-_PATIENCE = timedelta(hours=2)
+_LONGEST_WAIT = timedelta(hours=2)
 """How long processes wait for each other. All others wait while process 0 measures the perplexity of held-out text."""
 
 _CPU = torch.device("cpu")
@@ -72,7 +72,7 @@ class Processes:
             torch.cuda.set_device(place)
         if not dist.is_initialized():
             # NCCL exchanges what is on GPUs, such as gradients, and gloo what is on the CPU, such as numbers to `sum`.
-            dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo", timeout=_PATIENCE)
+            dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo", timeout=_LONGEST_WAIT)
         return cls(dist.get_rank(), size, place)
 
     def leave(self) -> None:

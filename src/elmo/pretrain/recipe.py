@@ -11,7 +11,7 @@ from elmo.nn.precision import PRODUCTS
 from elmo.schema import require_choice, require_not_negative, require_positive, require_seed, require_share
 from elmo.training.recipes import read_recipe
 
-NAMES = ("paper", "small", "en", "mini", "little", "tiny")
+RECIPE_NAMES = ("paper", "small", "en", "mini", "little", "tiny")
 """The names of the recipes that come with the package."""
 
 
@@ -150,4 +150,4 @@ def load_pretraining_recipe(recipe: str, settings: Mapping[str, object] | None =
     Raises:
         ElmoError: If there is no such recipe, or if a key or value is not one that a recipe can have.
     """
-    return read_recipe(Recipe, recipe, NAMES, settings)
+    return read_recipe(Recipe, recipe, RECIPE_NAMES, settings)

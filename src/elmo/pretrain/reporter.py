@@ -58,11 +58,14 @@ class Reporter:
     def __init__(self, run: Pretrainer, *, tensorboard: bool) -> None:
         self._run = run
         self._metrics: MetricsFile | None = None
-        if run.processes.is_first:
+
+        def begin() -> None:
             step = run.progress.step
             self._metrics = MetricsFile(run.folder, "step", step, columns=FIELDS, tensorboard=tensorboard)
             self._bar = show_progress("pretraining", "steps", run.total_steps, initial=step)
             self._last_line = time.monotonic()
+
+        run.processes.on_first(begin)  # its errors end all processes
 
     def show_step(self) -> None:
         """Move the progress line by the step that was just made."""
@@ -92,9 +95,14 @@ class Reporter:
                 row[f"heldout_{direction}_perplexity"] = value
         progress.loss_sums, progress.num_summed = (0.0,) * len(progress.loss_sums), 0
         progress.summed_seconds = progress.seconds
-        if self._metrics is not None and row.keys() & {"loss", "heldout_perplexity"}:
+
+        def write() -> None:
+            assert self._metrics is not None
             run.run_folder.keep()
             self._metrics.add(row)
+
+        if row.keys() & {"loss", "heldout_perplexity"}:
+            run.processes.on_first(write)
 
     def close(self) -> None:
         """Close the progress line and the metrics, and write what is still buffered."""

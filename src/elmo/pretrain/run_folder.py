@@ -1,4 +1,4 @@
-"""The run folder of pretraining: whose it is, the lock on it, and the checkpoints, the model and the card in it.
+"""The run folder of pretraining: which run it belongs to, its lock, its checkpoints, its model and its card.
 
 It is tied to one corpus, one recipe and one model to begin with, however often the run is started.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats.card import TRAINED_FOR, known_figures
 from elmo.formats.files import checksum, read_json, write_all, write_json
@@ -22,7 +23,7 @@ from elmo.pretrain.checkpoint import PretrainingProgress, save_pretraining_check
 from elmo.pretrain.processes import Processes, Volume
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.schema import from_mapping
-from elmo.targets import alone_in
+from elmo.targets import alone_in, require_folder
 from elmo.text.corpus import Corpus
 from elmo.training.machine import machine_name
 from elmo.training.recipes import changed_key, write_recipe
@@ -30,15 +31,16 @@ from elmo.training.run_folder import AttemptFiles
 
 RECIPE, CHECKSUM, START, CLAIM = "recipe.yaml", "corpus.sha256", "start.json", ".claim"
 CHECKPOINTS = "checkpoints"
-_FILES = AttemptFiles(
-    "a run folder", marks=(RECIPE, CHECKSUM), unmarked=(CHECKSUM, START), others=(START,), forgotten=(RECIPE, START)
-)
+_FILES = AttemptFiles("a run folder", marks=(RECIPE, CHECKSUM), unmarked=(CHECKSUM, START), forgotten=(RECIPE, START))
 
 _CHANGEABLE = (
     *("n_epochs", "max_steps", "max_minutes"),
     *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
 )
-"""The settings that may be different when a run is started again: when it ends, reports and saves."""
+"""The settings that may be different when a run is started again: when it ends, reports and saves.
+
+So may `patience`, from one number to another.
+"""
 
 _TRAINED_ON, _SHARED_AMONG = "trained on", "shared among"
 """The entries of the card that tell of the hardware."""
@@ -51,10 +53,12 @@ class Start:
     Attributes:
         checksum: A checksum of its weights.
         history: How it was trained, for the model card.
+        text: How its text was cut, if that is known. Earlier versions did not keep it.
     """
 
     checksum: str
     history: str
+    text: TextConfig | None = None
 
     @classmethod
     def of(cls, model: Model) -> Start:
@@ -64,7 +68,7 @@ class Start:
             tensors |= {f"softmax/{name}": tensor for name, tensor in model.softmax.state_dict().items()}
         trained, before = (model.figures.get(name) for name in (TRAINED_FOR, "started from"))
         history = model.origin + (f", trained for {trained}" if trained else "")
-        return cls(checksum(tensors, {}), history + (f"; that from {before}" if before else ""))
+        return cls(checksum(tensors, {}), history + (f"; that from {before}" if before else ""), model.text)
 
 
 class PretrainingFolder:
@@ -109,6 +113,7 @@ class PretrainingFolder:
             self.start = self._require_same(start)
 
         self.start = start
+        require_folder(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         with self._claiming():
             is_left = _FILES.is_left_by_another(self.path, require_same)
@@ -242,7 +247,11 @@ class PretrainingFolder:
     def _require_same(self, start: Start | None) -> Start | None:
         """Return what the run began with; an ElmoError if the folder belongs to another corpus, recipe or start."""
         path = self.path / RECIPE
-        if changed := changed_key(load_pretraining_recipe(str(path)), self._recipe, _CHANGEABLE):
+        before = load_pretraining_recipe(str(path))
+        # The checkpoints hold the best weights only if there was a patience.
+        has_patience = None not in (before.training.patience, self._recipe.training.patience)
+        changeable = (*_CHANGEABLE, "patience") if has_patience else _CHANGEABLE
+        if changed := changed_key(before, self._recipe, changeable):
             raise ElmoError(
                 f"{path}: the run was started with {changed}; continue with that, or choose another run folder"
             )

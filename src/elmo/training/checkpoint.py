@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="DataclassInstance")
 
+
+class CheckpointVersionError(ElmoError):
+    """A checkpoint is intact, but another version of the package, or another training, wrote it."""
+
+
 _PROGRESS = "progress"
 """The key of the progress in a file's metadata."""
 
@@ -66,10 +71,13 @@ def read_checkpoint(path: Path, kind: type[P]) -> tuple[dict[str, Tensor], P]:
         The tensors by name, and the progress.
 
     Raises:
+        CheckpointVersionError: If the file is intact, but its progress is not a `kind`.
         ElmoError: If the file is missing, incomplete or damaged.
     """
     tensors, metadata = read_tensors(path)
     try:
         return tensors, kind(**json.loads(metadata[_PROGRESS]))
     except (KeyError, TypeError, ValueError):
-        raise ElmoError(f"{path}: is no checkpoint of this training") from None
+        raise CheckpointVersionError(
+            f"{path}: is no checkpoint of this training, or was written by another version of elmo"
+        ) from None

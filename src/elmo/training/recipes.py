@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -12,7 +13,7 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from elmo.errors import ElmoError
-from elmo.schema import from_mapping, to_mapping
+from elmo.schema import from_mapping, shown, to_mapping
 
 T = TypeVar("T")
 
@@ -77,9 +78,15 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
         raise ElmoError(f"{where}: is not valid YAML ({' '.join(str(error).split())})") from None
     except RecursionError:
         raise ElmoError(f"{where}: is nested too deeply; a recipe is a mapping of a few keys") from None
+    changed = deepcopy(values)
     for key, value in (overrides or {}).items():
-        _set(values, key, value)
-    return from_mapping(kind, values, where)
+        _set(changed, key, value)
+    given = ", ".join(f"{key}={shown(value)}" for key, value in (overrides or {}).items())
+    try:
+        return from_mapping(kind, changed, f"{where} with {given}" if given else where)
+    except ElmoError:
+        from_mapping(kind, values, where)  # what is wrong in the recipe itself is said of it alone
+        raise
 
 
 def _read(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Whose a run folder is: the rules that the folders of pretraining and of tasks have in common.
+"""Which run a run folder belongs to: the rules that the folders of pretraining and of tasks have in common.
 
 A run folder belongs to one run, however often that run is started. It is refused to any other, because a training must
 not go on from another one's checkpoint or replace its model. An attempt that failed before its first checkpoint,
