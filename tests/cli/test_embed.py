@@ -27,7 +27,7 @@ from elmo.cli.embed import command
 from elmo.cli.shared import LAYER_NAMES, count_bytes, count_sentences
 from elmo.embed import Embedder
 from elmo.embed.engine import PRECISIONS
-from elmo.embed.layers import NAMES
+from elmo.embed.layers import LAYER_NAMES as LAYER_NAMES_OF_EMBED
 from elmo.embed.pooling import POOLS
 from elmo.embed.writers import DTYPES
 from elmo.formats.model import STATES
@@ -273,4 +273,4 @@ def test_help_lists_all_choices_without_importing_torch() -> None:
     assert tuple(choices["dtype"]) == DTYPES
     assert tuple(choices["precision"]) == PRECISIONS
     assert tuple(choices["state"]) == STATES
-    assert LAYER_NAMES == NAMES
+    assert LAYER_NAMES == LAYER_NAMES_OF_EMBED

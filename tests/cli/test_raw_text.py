@@ -17,7 +17,7 @@ from elmo import formats
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.tasks.task import load_task_recipe
-from elmo.text.choice import SAMPLE, choose_cut
+from elmo.text.choice import SAMPLE_CHARACTERS, choose_cut
 
 RAW = "They didn't play. She wrote one, too.\n\nNew plays: none.\n"
 TOKENIZED = "They did n't play .\nShe wrote one , too .\nNew plays : none .\n"
@@ -202,10 +202,10 @@ def test_a_tokenizer_may_leave_out_marks(run: Run) -> None:
 def test_the_beginning_of_a_long_conllu_file_is_looked_at_in_whole_lines(run: Run) -> None:
     """A line that the sample cut off would be refused, like a damaged line, which is refused with its place."""
     line = "1\tword" + "\t_" * 8 + "\n"
-    Path("a.conllu").write_text((line + "\n") * (SAMPLE // len(line)))
+    Path("a.conllu").write_text((line + "\n") * (SAMPLE_CHARACTERS // len(line)))
     code, out, err = run("embed", "model", "a.conllu", "a.npz", "--layers", "token", "--json")
     assert code == 0, err
-    assert json.loads(out)["num_tokens"] == SAMPLE // len(line)
+    assert json.loads(out)["num_tokens"] == SAMPLE_CHARACTERS // len(line)
     Path("a.conllu").write_text(f"{line * 2}2\tword\n")
     code, _, err = run("embed", "model", "a.conllu", "b.npz")
     says = "2 columns between tabs; CoNLL-U has 10 (the file is read as CoNLL-U because of its name or an option)"

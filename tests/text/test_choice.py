@@ -14,7 +14,7 @@ import pytest
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.choice import (
-    SAMPLE,
+    SAMPLE_CHARACTERS,
     Sample,
     choose_cut,
     how_to_cut,
@@ -233,8 +233,8 @@ def test_standard_input_is_looked_at_until_there_are_marks(monkeypatch: pytest.M
     stdin(monkeypatch, "é, b\né".encode()[:-1])
     assert beginning_of(["-"]) == beginning_of(["-"]) == "é, b\n", "and once more"
     assert sys.stdin.buffer.read() == "é, b\né".encode()[:-1]
-    stdin(monkeypatch, *[b"word "] * SAMPLE)
-    assert len(beginning_of(["-"]) or "") == SAMPLE, "a text without marks is not read to its end"
+    stdin(monkeypatch, *[b"word "] * SAMPLE_CHARACTERS)
+    assert len(beginning_of(["-"]) or "") == SAMPLE_CHARACTERS, "a text without marks is not read to its end"
     stdin(monkeypatch, "a, b\n".encode("utf-16-le"))
     assert beginning_of(["-"], "utf-16") == "", "without a byte-order mark, which read_lines reports"
     with pytest.raises(ElmoError, match="name its byte order"):
@@ -250,13 +250,13 @@ def test_the_beginning_of_a_text_ends_where_a_line_does(tmp_path: Path, monkeypa
     """A line of CoNLL-U that is cut off would be refused."""
     line = "a line of a long text\n"
     long = tmp_path / "long"
-    long.write_text(line * SAMPLE)
+    long.write_text(line * SAMPLE_CHARACTERS)
     sample = beginning_of([str(long)])
-    assert sample == line * (SAMPLE // len(line))
+    assert sample == line * (SAMPLE_CHARACTERS // len(line))
     stdin(monkeypatch, sample.encode(), b"cut off" * 10)
     assert str(beginning_of(["-"])).endswith(line)
-    long.write_text("x" * 2 * SAMPLE)
-    assert beginning_of([str(long)]) == "x" * SAMPLE
+    long.write_text("x" * 2 * SAMPLE_CHARACTERS)
+    assert beginning_of([str(long)]) == "x" * SAMPLE_CHARACTERS
 
 
 def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ Layers = Literal["all", "top", "mean", "token"] | int | Sequence[float]
 - a sequence of L+1 numbers: the sum of the layers with these weights, which are not normalized.
 """
 
-NAMES = ("all", "top", "mean", "token")
+LAYER_NAMES = ("all", "top", "mean", "token")
 
 
 def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
@@ -37,7 +37,7 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
     Raises:
         ElmoError: If there is no such choice or layer, or if the weights are not `num_layers` finite numbers.
     """
-    if isinstance(layers, str) and layers not in NAMES:
+    if isinstance(layers, str) and layers not in LAYER_NAMES:
         raise _unknown(layers)
     if isinstance(layers, str):
         if layers == "all":
@@ -67,7 +67,7 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
 
 
 def _unknown(layers: object) -> ElmoError:
-    return ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
+    return ElmoError(f"layers: {layers!r} is none of {', '.join(LAYER_NAMES)}, a layer's number or a list of weights")
 
 
 def single_layer_weights(layer: Layers, num_layers: int) -> list[float]:

@@ -20,7 +20,7 @@ from elmo.formats.many_langs import load_many_langs
 from elmo.formats.model import Model
 from elmo.formats.native import load_native
 from elmo.formats.sources import (
-    NAMES,
+    BUNDLED_MODELS,
     bundled_folder,
     fetch_from_hub,
     fetch_model,
@@ -96,7 +96,7 @@ def _load_bundled(name: str, with_softmax: bool) -> Model:
     # A wheel leaves out the softmax, which a package of its own puts into the same folder.
     has_softmax = (folder / native.SOFTMAX).exists()
     addition = "" if has_softmax else f" without its softmax, which pip install 'elmo-torch[{name}-softmax]' adds"
-    model.origin = f"the package's own {NAMES[name]} model{addition}, {model.origin}"
+    model.origin = f"the package's own {BUNDLED_MODELS[name]} model{addition}, {model.origin}"
     return model
 
 

@@ -11,7 +11,7 @@ from elmo.formats.hdf5 import SUFFIXES
 from elmo.formats.published import PublishedModel, find_by_address, find_published
 
 MODELS = Path(__file__).parents[1] / "models"
-NAMES = {"en": "English"}
+BUNDLED_MODELS = {"en": "English"}
 """The models of the package, name to language."""
 
 _HUB_NAME = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[\w./-]+))?", re.ASCII)
@@ -40,7 +40,7 @@ def is_bundled(source: str | Path) -> bool:
 
     Only the string itself does. A folder of that name can be given as `./en` or `Path("en")`.
     """
-    return isinstance(source, str) and source in NAMES
+    return isinstance(source, str) and source in BUNDLED_MODELS
 
 
 def as_text(source: str | Path) -> str:
@@ -49,7 +49,7 @@ def as_text(source: str | Path) -> str:
 
 
 def bundled_folder(name: str) -> Path:
-    """Return the folder of one of the models in `NAMES`.
+    """Return the folder of one of the models in `BUNDLED_MODELS`.
 
     Raises:
         ElmoError: If this copy of the package was built without the model.
@@ -57,8 +57,8 @@ def bundled_folder(name: str) -> Path:
     folder = MODELS / name
     if not folder.is_dir():
         raise ElmoError(
-            f"{name}: this copy of the package was built without its {NAMES[name]} model ({folder}); install a "
-            f"released wheel, or name another model (a folder called {name} is ./{name})"
+            f"{name}: this copy of the package was built without its {BUNDLED_MODELS[name]} model ({folder}); install "
+            f"a released wheel, or name another model (a folder called {name} is ./{name})"
         )
     return folder
 

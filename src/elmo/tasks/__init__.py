@@ -46,7 +46,7 @@ from elmo.tasks.finetune import finetune_for_task
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.task import TASKS, Scores, get_task, load_task_recipe
 from elmo.tasks.trained import TrainedTask
-from elmo.text.choice import SAMPLE
+from elmo.text.choice import SAMPLE_CHARACTERS
 from elmo.text.tokenizers import get_tokenizer
 
 __all__ = [
@@ -215,7 +215,7 @@ def predict(
                 f"text {number}: expected a string, found {type(text).__name__}; join tokens with spaces, and pass "
                 "tokenizer='whitespace'"
             )
-    tokenize = get_tokenizer(tokenizer or trained.tokenizer_for("\n".join(texts)[:SAMPLE]))
+    tokenize = get_tokenizer(tokenizer or trained.tokenizer_for("\n".join(texts)[:SAMPLE_CHARACTERS]))
     examples: list[Any] = []
     for number, text in enumerate(texts):
         try:

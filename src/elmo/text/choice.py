@@ -25,7 +25,7 @@ from elmo.text.reading import Reading, TextBlock, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
 from elmo.text.tokenizers import is_code, language_of, refuse_code
 
-SAMPLE, FILES = 1 << 16, 20
+SAMPLE_CHARACTERS, SAMPLE_FILES = 1 << 16, 20
 """How many characters of a text are looked at, and in how many files they are looked for."""
 
 FEWEST_TOKENS = 8
@@ -246,14 +246,14 @@ class Sample(NamedTuple):
 def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> Sample | None:
     """Return the beginning of a text without consuming it; None if it comes from a pipe with a name.
 
-    It is that of the first file that has marks. If none of the first `FILES` has any, it is that of the first file
-    that is not blank.
+    It is that of the first file that has marks. If none of the first `SAMPLE_FILES` has any, it is that of the first
+    file that is not blank.
 
     Raises:
         ElmoError: If a file can't be read, or the encoding is unknown.
     """
     found: Sample | None = None
-    for path in paths[:FILES]:
+    for path in paths[:SAMPLE_FILES]:
         text = _beginning(path, encoding)
         if text is None:
             return None
@@ -266,15 +266,15 @@ def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> Sample | None:
 def _beginning(path: str, encoding: str) -> str | None:
     if path == STDIN:
         check_encoding(encoding)
-        found = peek_stdin(SAMPLE, lambda head: looks_tokenized(_decoded(head, encoding)) is not None)
+        found = peek_stdin(SAMPLE_CHARACTERS, lambda head: looks_tokenized(_decoded(head, encoding)) is not None)
         return None if found is None else _decoded(found[0], encoding, is_whole=found[1])
     if not Path(path).is_file():
         return None
     blocks = read_blocks(path, encoding)
     text = next(blocks, "")
-    if len(text) < SAMPLE:  # a last line without a line end is a block of its own
+    if len(text) < SAMPLE_CHARACTERS:  # a last line without a line end is a block of its own
         text = "\n".join([text, *islice(blocks, 1)])
-    return text if len(text) <= SAMPLE else _whole_lines(text[:SAMPLE])
+    return text if len(text) <= SAMPLE_CHARACTERS else _whole_lines(text[:SAMPLE_CHARACTERS])
 
 
 def _decoded(data: bytes, encoding: str, *, is_whole: bool = False) -> str:
@@ -284,7 +284,7 @@ def _decoded(data: bytes, encoding: str, *, is_whole: bool = False) -> str:
     except UnicodeError:  # UTF-16 without a byte-order mark, which the reader of the whole text reports
         return ""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    return text if is_whole and len(text) <= SAMPLE else _whole_lines(text[:SAMPLE])
+    return text if is_whole and len(text) <= SAMPLE_CHARACTERS else _whole_lines(text[:SAMPLE_CHARACTERS])
 
 
 def choose_for_files(
