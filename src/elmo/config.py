@@ -52,7 +52,7 @@ class CharCNNConfig:
         filters: A pair for each convolution: the width of its filters in characters, and their number.
         n_highway: The number of highway layers.
         activation: The activation after the convolutions, "relu" or "tanh".
-        max_characters_per_token: The most bytes (C) that are read of a word, with two marks for its boundaries.
+        max_characters_per_token: The most bytes (C) that are read of a word, including two marks for its boundaries.
         n_characters: The number of rows of the embedding. Files state 262, or 261 without the zero row of the mask,
             which means the same and becomes 262. A model with another number was trained on something other than UTF-8
             bytes, and would give wrong vectors.

@@ -14,7 +14,7 @@ from elmo.formats.word_vectors import KEYED
 
 
 class SimilarityScore(NamedTuple):
-    """How well cosines agree with people's judgements of similarity.
+    """How well cosines agree with people's judgments of similarity.
 
     Attributes:
         spearman: The rank correlation, from -1 to 1.
@@ -63,7 +63,7 @@ def load_word_vectors(path: str | Path) -> Any:
 
 
 def evaluate_similarity(vectors: Any, path: str | Path) -> SimilarityScore:
-    """Compare the cosines of word pairs with people's judgements. Case is ignored, as by default in gensim.
+    """Compare the cosines of word pairs with people's judgments. Case is ignored, as by default in gensim.
 
     Args:
         vectors: gensim's `KeyedVectors` (see `load_word_vectors`).

@@ -48,7 +48,7 @@ from elmo.wording import counted
     default=50,
     show_default=True,
     metavar="N",
-    help="Bytes read of each word, plus two for its boundaries.",
+    help="Most bytes that are read of a word, including two marks for its boundaries.",
 )
 @click.option("--workers", type=int, metavar="N", help="Processes that tokenize. Default: one for each core.")
 @click.option(

@@ -51,7 +51,7 @@ word_test_options = add_options(
         multiple=True,
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Then compare cosines with people's judgements: two words and a number on each line, with tabs "
+        help="Then compare cosines with people's judgments: two words and a number on each line, with tabs "
         "between them. May be repeated. Needs gensim.",
     ),
     click.option(

@@ -103,5 +103,5 @@ class ScalarMix(nn.Module):
         self.gamma.fill_(float(other.gamma))
 
     def penalty(self, strength: float) -> Tensor:
-        """Return `strength` (the paper's lambda) times the squared norm of the scores, which pulls towards the mean."""
+        """Return `strength` (the paper's lambda) times the squared norm of the scores, which pulls toward the mean."""
         return strength * self.scores.square().sum()
