@@ -58,14 +58,13 @@ class Reporter:
     def __init__(self, run: Pretrainer, *, tensorboard: bool) -> None:
         self._run = run
         self._metrics: MetricsFile | None = None
+        run.processes.on_first(lambda: self._open(tensorboard))  # its errors end all processes
 
-        def begin() -> None:
-            step = run.progress.step
-            self._metrics = MetricsFile(run.folder, "step", step, columns=FIELDS, tensorboard=tensorboard)
-            self._bar = show_progress("pretraining", "steps", run.total_steps, initial=step)
-            self._last_line = time.monotonic()
-
-        run.processes.on_first(begin)  # its errors end all processes
+    def _open(self, tensorboard: bool) -> None:
+        run, step = self._run, self._run.progress.step
+        self._metrics = MetricsFile(run.folder, "step", step, columns=FIELDS, tensorboard=tensorboard)
+        self._bar = show_progress("pretraining", "steps", run.total_steps, initial=step)
+        self._last_line = time.monotonic()
 
     def show_step(self) -> None:
         """Move the progress line by the step that was just made."""
