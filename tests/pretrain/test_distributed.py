@@ -211,7 +211,7 @@ def test_an_error_of_process_0_is_raised_in_every_process(found: list[dict[str, 
 
 
 def test_an_error_while_metrics_are_written_is_raised_in_every_process(found: list[dict[str, Any]]) -> None:
-    assert [rank["unreported"] for rank in found] == [{"error": "no space"}] * 2
+    assert all("unreported: cannot be written to (no space)" in findings["unreported"]["error"] for findings in found)
 
 
 def test_a_run_that_another_machine_holds_is_refused(found: list[dict[str, Any]], folder: Path) -> None:

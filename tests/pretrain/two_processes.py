@@ -57,7 +57,7 @@ def train_unreported(corpus: Corpus, folder: Path, recipe: str) -> dict[str, Any
     MetricsFile.add = fail
     try:
         return train(corpus, folder, recipe)
-    except OSError as error:
+    except ElmoError as error:
         return {"error": str(error)}
     finally:
         MetricsFile.add = write
