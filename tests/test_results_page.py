@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from elmo.analysis.paper.finding import read_finding
+from elmo.analysis.paper.tasks import WITH, WITHOUT
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats.files import write_json
@@ -152,6 +154,28 @@ def test_further_scores_of_a_task_have_a_table(
         ["roles", "baseline", "verbs alone 59.00 ± 7.07"],
         ["quiz", "+ ELMo", "exact match 62.00"],
     ]
+
+
+def test_figure_1_shows_roles_by_share_of_the_training_set(
+    make_record: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dev scores are a point above the test scores that are given. Scores of other tasks do not belong there."""
+    pytest.importorskip("matplotlib")
+    shares = importlib.import_module("shares")
+    make_record("roles/none", "srl", [60, 62])
+    make_record("roles/en", "srl", [69, 71])
+    make_record("tenth/none", "srl", [40, 40], **{"training.share": 0.1})
+    make_record("tenth/en", "srl", [52, 56], **{"training.share": 0.1})
+    make_record("wnut/none", "ner", [30])
+    monkeypatch.setattr(sys, "argv", ["shares.py", str(tmp_path / "found"), "--records", str(tmp_path)])
+    shares.main()
+    finding = read_finding(tmp_path / "found", "efficiency")
+    roles, epochs = finding.tables
+    assert (roles.title, roles.columns) == ("SRL", ["10 %", "100 %"])
+    assert roles.here == {WITH: {"10 %": 55, "100 %": 71}, WITHOUT: {"10 %": 41, "100 %": 62}}
+    assert roles.spread[WITH] == pytest.approx({"10 %": 8**0.5, "100 %": 2**0.5})
+    assert epochs.here == {}
+    assert sum(finding.seconds.values()) == 4 * (60 + 120)
 
 
 @pytest.mark.parametrize(("script", "page"), [("results", "results.md"), ("little_text", "little-text.md")])

@@ -142,6 +142,14 @@ PLANS = (
         reduced=SHORT_SRL,
     ),
     Plan(
+        "propbank1",
+        "srl",
+        PROPBANK,
+        seeds=3,
+        settings=("training.share=0.01", "training.epoch_steps=50"),  # about as many steps as an epoch of propbank10
+        reduced=SHORT_SRL,
+    ),
+    Plan(
         "ontogum",
         "coref",
         parts("coref/ontogum_{}.conll.xz"),

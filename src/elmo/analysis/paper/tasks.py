@@ -18,6 +18,7 @@ from elmo.analysis.paper.finding import (
     Cell,
     Finding,
     FindingPart,
+    Rows,
     Table,
     axis_label,
     draw_panels,
@@ -76,7 +77,7 @@ def analyze_layers(tasks: Sequence[TaskRuns], model: str) -> Finding:
     """Train each task without ELMo and with each choice of layers.
 
     The choices are the last layer only, with and without the scale γ, and all layers, with strong and weak
-    regularization towards their mean.
+    regularization toward their mean.
 
     Source: Peters et al. 2018, section 5.1, Table 2 and appendix A.2.
     """
@@ -153,9 +154,16 @@ def analyze_efficiency(tasks: Sequence[TaskRuns], model: str, shares: Sequence[f
             for name, outcomes in found.items()
             for share, outcome in outcomes.items()
         }
+    return efficiency_finding(model, tasks[0].quick, tables, epochs, seconds)
+
+
+def efficiency_finding(
+    model: str, quick: bool, tables: Sequence[Table], epochs: Rows, seconds: Mapping[str, float]
+) -> Finding:
+    """Return the finding of a table for each task, and the epochs of each (see `compare_epochs`)."""
     unit = "epochs to the baseline's best score, first seed"
-    tables.append(Table("Epochs (sec. 5.4)", unit, [BEST_EPOCH, PASSED_IN], epochs, EPOCHS, digits=0))
-    return Finding("efficiency", "Sample efficiency (Figure 1)", model, tasks[0].quick, tables, seconds)
+    common = Table("Epochs (sec. 5.4)", unit, [BEST_EPOCH, PASSED_IN], epochs, EPOCHS, digits=0)
+    return Finding("efficiency", "Sample efficiency (Figure 1)", model, quick, [*tables, common], dict(seconds))
 
 
 def compare_epochs(baseline: Outcome, elmo: Outcome) -> dict[str, float | str]:
