@@ -25,6 +25,7 @@ def run_main(
     """Return the exit code, stdout and stderr of `elmo ARGUMENTS`."""
     monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # as the command sets it, but only until the end of the test
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     code = 0
     try:

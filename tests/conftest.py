@@ -57,6 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Let no test depend on which tests ran before it in the same process."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def shared() -> Path:
     """Return the folder of published fixtures and corpora next to the repository, for tests marked `external`."""

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import cast
 
+import pytest
+
 
 @dataclass
 class Site:
@@ -95,8 +97,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Generator[Site]:
-    """Run a server for as long as the context lasts."""
-    with _Server(("127.0.0.1", 0), _Handler) as server:
+    """Run a server for as long as the context lasts, which is asked directly where there is a proxy."""
+    with pytest.MonkeyPatch.context() as patch, _Server(("127.0.0.1", 0), _Handler) as server:
+        for name in ("NO_PROXY", "no_proxy"):
+            patch.setenv(name, "127.0.0.1")
         server.site = Site(f"http://127.0.0.1:{server.server_address[1]}")
         thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()

@@ -113,4 +113,6 @@ def test_ci_runs_the_tests_that_make_test_leaves_out() -> None:
     root = Path(__file__).parents[1]
     recipes = dict(re.findall(r"^(test|test-all): setup\n\t(.+)$", (root / "Makefile").read_text(), re.M))
     assert recipes == {"test": "$(PYTEST) $(TESTS)", "test-all": "$(PYTEST) --slow $(TESTS)"}
-    assert (root / ".ci" / "run").read_text().splitlines()[-3:] == ["make lint", "make site", "make test-all"]
+    commands = (root / ".ci" / "run").read_text().splitlines()[-3:]
+    assert commands == ["make lint", "make site", "make test-all"]
+    assert re.findall(r"- run: (make .+)", (root / ".github" / "workflows" / "ci.yml").read_text()) == commands

@@ -123,6 +123,16 @@ def test_no_sentences_give_nothing(model: Embedder) -> None:
 # --- carried state
 
 
+def test_carried_states_have_the_batch_size_of_allennlp_unless_another_is_asked_for(folder: Path) -> None:
+    """64. Which sentence a state is carried to depends on it, so to match old numbers it must stay the default."""
+    embedder, sentences = Embedder(formats.load(folder)), [[f"word{number % 7}", "play"] for number in range(150)]
+    default = embedder.embed(sentences, state="carry")
+    for size, is_default in ((64, True), (32, False)):
+        embedder.reset_state()
+        found = embedder.embed(sentences, state="carry", batch_size=size)
+        assert all(map(np.array_equal, found, default)) == is_default
+
+
 def test_carried_state_lives_across_calls_until_reset(folder: Path) -> None:
     embedder = Embedder(formats.load(folder))
     both = embedder.embed([["a"], ["b"]], state="carry", batch_size=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import signal
 import subprocess
@@ -154,6 +155,33 @@ def test_work_is_made_safe_every_ten_seconds() -> None:
 
 
 @pytest.mark.usefixtures("never_safe")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to tell which file is flushed")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_vectors_are_on_the_disk_before_they_count(
+    model: Embedder, tmp_path: Path, always_safe: None, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Otherwise a power cut could leave progress without its vectors, or a file under its name without its end."""
+    done: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def flush(number: int) -> None:
+        done.append(f"flush {Path(f'/proc/self/fd/{number}').resolve().name}")
+        fsync(number)
+
+    def name(path: Path, target: Path) -> Path:
+        done.append(f"name {target.name}")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(Path, "replace", name)
+    path = tmp_path / f"out.{ending}"
+    model.write(path, SENTENCES, batch_size=2)
+    named = [number for number, step in enumerate(done) if step in ("name progress.json", f"name {path.name}")]
+    assert len(named) > 2
+    for before, after in zip([-1, *named], named, strict=False):
+        assert "flush data" in done[before + 1 : after], f"{done[after]} without new data on the disk"
+
+
 def test_what_is_short_leaves_nothing(model: Embedder, tmp_path: Path) -> None:
     """A run of less than ten seconds has not committed anything yet, so there is nothing to continue from."""
     interrupt(model, tmp_path / "a.h5")

@@ -10,7 +10,17 @@ import torch
 from safetensors.torch import save_file
 
 from elmo.errors import ElmoError
-from elmo.formats.files import checksum, read_json, read_tensors, write_all, write_json, write_tensors, write_text
+from elmo.formats.files import (
+    as_bf16,
+    as_float32,
+    checksum,
+    read_json,
+    read_tensors,
+    write_all,
+    write_json,
+    write_tensors,
+    write_text,
+)
 
 
 def fail(path: Path) -> None:
@@ -65,6 +75,18 @@ def test_tensors_and_metadata_are_read_as_written(tmp_path: Path) -> None:
     for name, tensor in TENSORS.items():
         assert tensors[name].dtype == tensor.dtype
         assert torch.equal(tensors[name], tensor)
+
+
+def test_tensors_begin_at_a_multiple_of_8_bytes(tmp_path: Path) -> None:
+    for length in range(8):
+        write_tensors(tmp_path / "x", {"a" * (1 + length): torch.ones(1)})
+        assert int.from_bytes((tmp_path / "x").read_bytes()[:8], "little") % 8 == 0
+
+
+def test_bfloat16_is_rounded_to_the_nearest_and_of_two_to_the_even_one() -> None:
+    """Between 1 and 2 the numbers of bfloat16 are 2^-7 apart. The first two lie in the middle between two of them."""
+    numbers = torch.tensor([1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-16, 1 + 2**-8 - 2**-16])
+    assert as_float32(as_bf16(numbers.numpy())).tolist() == [1, 1 + 2 * 2**-7, 1 + 2**-7, 1]
 
 
 def test_names_that_are_no_utf8_are_written_as_escapes(tmp_path: Path) -> None:

@@ -32,13 +32,14 @@ def test_torch_is_asked_where_there_may_be_a_gpu(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert not means_processor("auto")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert means_processor("auto")
+    for hidden in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert means_processor("auto")
 
 
 @pytest.mark.parametrize(
     "variables",
-    [{}, {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2,1"}, {"MKL_NUM_THREADS": "1"}],
+    [{}, {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2,1"}, {"MKL_NUM_THREADS": "1"}, {"MKL_NUM_THREADS": "1000"}],
     ids=lambda variables: " ".join(variables.values()) or "none",
 )
 def test_threads_are_as_many_as_those_of_torch(variables: dict[str, str]) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from elmo.errors import ElmoError
 from elmo.formats import load
@@ -250,6 +249,7 @@ def test_a_folder_removed_while_training_is_made_again(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, step: int
 ) -> None:
     """Only the older checkpoint is lost, whether the folder is removed early, in the middle or before the last save."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     folder = tmp_path / "run"
 
     def remove(now: int) -> None:
@@ -259,7 +259,7 @@ def test_a_folder_removed_while_training_is_made_again(
     train(corpus, folder, settings, after_step=remove, tensorboard=True)
     made = {path.name for path in folder.iterdir()}
     assert made == {path.name for path in whole.iterdir()} | {"tensorboard"}
-    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    events = accumulator.EventAccumulator(str(folder / "tensorboard")).Reload()
     assert [event.value for event in events.Scalars("loss")][-1] == pytest.approx(loss_curve(folder)[-1][2])
     assert_same_end(whole, folder)
     assert load(folder).softmax is not None

@@ -718,6 +718,8 @@ def test_patience_goes_on_where_it_was(
         assert not start("parts", stop).is_done
     parts = start("parts")
     assert_same_end(tmp_path / "whole", tmp_path / "parts")
+    measured = Perplexity.of(score_sentences(load(tmp_path / "whole"), heldout)).mean
+    assert measured == whole.progress.best_perplexity, "the model is the one that was measured"
     assert (parts.progress.best_step, parts.progress.num_worse) == (whole.progress.best_step, whole.progress.num_worse)
     torch.testing.assert_close(
         load(tmp_path / "parts").bilm.state_dict(), load(tmp_path / "whole").bilm.state_dict(), rtol=0, atol=0

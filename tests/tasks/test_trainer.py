@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from elmo.errors import ElmoError
 from elmo.formats import Model
@@ -382,10 +381,11 @@ def test_a_damaged_checkpoint_is_reported(recipe: Recipe, examples: list[NerExam
 
 
 def test_tensorboard_is_written_on_request(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for name, wanted in (("with", True), ("without", False)):
         make_trainer(tmp_path / name, recipe(training__max_epochs=1), examples, tensorboard=wanted).train()
         assert (tmp_path / name / "tensorboard").exists() == wanted
-    events = EventAccumulator(str(tmp_path / "with" / "tensorboard")).Reload()
+    events = accumulator.EventAccumulator(str(tmp_path / "with" / "tensorboard")).Reload()
     (found,) = events.Scalars("dev_f1")
     (row,) = curve(tmp_path / "with")
     assert (found.step, found.value) == (1, pytest.approx(row["dev_f1"]))

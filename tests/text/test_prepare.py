@@ -74,6 +74,18 @@ def test_files(text, tmp_path):
     assert not any(array.flags.writeable for array in (corpus.tokens, corpus.starts, corpus.characters))
 
 
+def test_a_damaged_corpus_is_not_complete(text, tmp_path):
+    """The same call has nothing to do if the corpus is there, but only if it is whole."""
+    folder = tmp_path / "corpus"
+    checksum = prepare([text], folder).checksum
+    assert prepare([text], folder).checksum == checksum
+    data = bytearray((folder / "tokens.bin").read_bytes())
+    data[0] ^= 1
+    (folder / "tokens.bin").write_bytes(data)
+    with pytest.raises(ElmoError, match=r"tokens\.bin: .*damaged"):
+        prepare([text], folder)
+
+
 @given(
     text=st.text(st.one_of(st.sampled_from("ab \n"), st.characters(exclude_categories=["Cs"])), min_size=1),
     max_types=st.integers(1, 5),

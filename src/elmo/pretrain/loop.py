@@ -295,11 +295,9 @@ class Pretrainer:
             lambda: perplexity_unless(self.current, self.heldout, lambda: self.is_asked_to_stop and self.best is None)
         )
         if found is not None:
-            is_of_new_weights = progress.heldout_step != progress.step  # and not of other text with the same weights
             progress.heldout_perplexity, progress.heldout_step = found.mean, progress.step
             progress.heldout_text = self._heldout_text
-            if is_of_new_weights:
-                self._keep_best(found.mean)
+            self._keep_best(found.mean)  # it measures the same text at each step, and each step once
         return found
 
     def _is_due(self, every: int | None) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from bridge import make_model
 from commands import run
@@ -223,6 +224,20 @@ def test_long_documents_are_trained_on_in_part() -> None:
 @pytest.mark.parametrize("own", [{}, {"dropout__words": 0.5}, {"dropout__hidden": 0.5}], ids=str)
 def test_each_dropout_is_used(own: dict[str, float]) -> None:
     assert loss_depends_on_seed(build(make_recipe(**own)), make_documents(1)) == bool(own)
+
+
+def test_dropout_is_where_the_published_program_has_it() -> None:
+    """In the LSTMs and before the scores there is the one, on vectors of words the other, and no third one."""
+    model = build(make_recipe(dropout__words=0.5, dropout__hidden=0.2)).train()
+    used: dict[str, float] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Dropout):
+            module.register_forward_hook(lambda module, _, __, name=name: used.update({name: module.p}))
+    model.loss(make_documents(1))
+    layers = ("dropout", "rest.1", "rest.4")
+    scorers = {f"{part}.{layer}": 0.2 for part in ("mentions", "antecedents") for layer in layers}
+    assert used == {"word_dropout": 0.5, "dropout": 0.2, **scorers}
+    assert [direction.dropout for direction in model.encoder.directions] == [0.2, 0.2]
 
 
 @pytest.mark.parametrize("words", [1, 2])
