@@ -11,6 +11,7 @@ EXTRAS = {
     "faiss": "analysis",
     "flair": "flair",
     "gensim": "static",
+    "jinja2": "explore",
     "matplotlib": "analysis",
     "pyarrow": "parquet",
     "ray": "ray",
