@@ -83,13 +83,13 @@ wrote this page. The options in the commands show what differs from the publishe
 WHY = """\
 ## At which size of my data does ELMo help?
 
-Within a task, it helps more with a part of the training set than with all of it. On PropBank,
-it gains 15.0 points of F1 with a hundredth, 12.2 with a tenth and 5.7 with all (20.4, 22.9 and
-17.4 % of the errors). On the dev set of WNUT-17, it gains [15.0 points with a tenth, and 8.2
-with all](analysis.md#sample-efficiency-section-54-figure-1) (one seed). But with 34 sentences
-of WNUT-17, neither model is of use (F1 of 11.6 and 1.2). From one task to another, the size of
-the training set does not tell how much ELMo helps. What the curves of the trainings show, task
-by task:
+In the two tasks where that was measured, it helps more with a part of the training set than
+with all of it. On PropBank, it gains 15.0 points of F1 with a hundredth, 12.2 with a tenth and
+5.7 with all (20.4, 22.9 and 17.4 % of the errors). On the dev set of WNUT-17, it gains [15.0
+points with a tenth, and 8.2 with all](analysis.md#sample-efficiency-section-54-figure-1) (one
+seed). But with 34 sentences of WNUT-17, neither model is of use (F1 of 11.6 and 1.2). From one
+task to another, the size of the training set does not tell how much ELMo helps. What the
+curves of the trainings show, task by task:
 
 - **Names.** A tenth of WNUT-17 with ELMo is worth all of it without: both have an F1 of 39.7
   on the dev set ([curve](lab-notes.md#figure-1-training-on-few-examples-ended-too-early)). The

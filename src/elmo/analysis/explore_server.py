@@ -32,7 +32,10 @@ def make_server(app: Starlette, *, request_seconds: float = REQUEST_SECONDS) -> 
         backlog=MOST_CONNECTIONS,
     )
     for name in ("uvicorn.error", "asyncio"):
-        logging.getLogger(name).addFilter(_FewLines())
+        logger = logging.getLogger(name)
+        for old in [known for known in logger.filters if isinstance(known, _FewLines)]:  # that of an earlier server
+            logger.removeFilter(old)
+        logger.addFilter(_FewLines())
     return uvicorn.Server(config)
 
 
