@@ -403,7 +403,10 @@ def test_a_killed_training_continues(folder: Path) -> None:
         ),
         (["task", "train", "ner", "--train", "a", "--dev", "a", "--elmo", "none", "--out", "run"], "a: no such file"),
         ([*TRAIN, "--elmo", "nowhere", "--out", "run"], "nowhere: no such file or folder"),
-        ([*TRAIN, "--elmo", "model", "--out", "run", "--set", "elmo.on=1"], "small.yaml: elmo: unknown key 'on'"),
+        (
+            [*TRAIN, "--elmo", "model", "--out", "run", "--set", "elmo.on=1"],
+            "small.yaml with elmo.on=1: elmo: unknown key 'on'",
+        ),
         ([*TRAIN, "--elmo", "model", "--out", "run", "--set", "lstm"], "--set lstm: expected KEY=VALUE"),
         ([*TRAIN, "--elmo", "model", "--out", "model"], "model/config.json: key 'recipe' is missing"),
         (["task", "evaluate", "model", "text.conll"], "model/config.json: key 'recipe' is missing"),
