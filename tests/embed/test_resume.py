@@ -154,7 +154,6 @@ def test_work_is_made_safe_every_ten_seconds() -> None:
     assert writers.COMMIT_SECONDS == 10, "docs/embedding.md says so"
 
 
-@pytest.mark.usefixtures("never_safe")
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to tell which file is flushed")
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_vectors_are_on_the_disk_before_they_count(
@@ -182,6 +181,7 @@ def test_vectors_are_on_the_disk_before_they_count(
         assert "flush data" in done[before + 1 : after], f"{done[after]} without new data on the disk"
 
 
+@pytest.mark.usefixtures("never_safe")
 def test_what_is_short_leaves_nothing(model: Embedder, tmp_path: Path) -> None:
     """A run of less than ten seconds has not committed anything yet, so there is nothing to continue from."""
     interrupt(model, tmp_path / "a.h5")

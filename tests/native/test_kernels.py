@@ -539,7 +539,7 @@ def train():
         training_kernels.lstm_forward(*arguments)
 thread = threading.Thread(target=train)
 thread.start()
-end, hung = time.monotonic() + 3, 0
+end, hung = time.monotonic() + 8, 0
 while time.monotonic() < end and not hung:
     child = os.fork()
     if child == 0:
