@@ -10,8 +10,9 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from commands import run as run_command
 from commands import run_main
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
@@ -40,6 +42,20 @@ from elmo.text.reading import read_sentences
 from elmo.training.metrics import read_rows
 from elmo.training.recipes import write_recipe
 from running import SAVING_ALWAYS, assert_same_end, train
+
+
+@contextmanager
+def after_each_score(then: Callable[[SentenceScore], object]) -> Generator[None]:
+    """Call `then` with the score of each sentence of held-out text, before the next one is scored."""
+
+    def scores(*arguments: Any) -> Iterator[SentenceScore]:
+        for score in score_sentences(*arguments):
+            then(score)
+            yield score
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("elmo.pretrain.perplexity.score_sentences", scores)
+        yield
 
 
 def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
@@ -342,29 +358,17 @@ def test_options_and_heldout_text_reach_the_run(
 
 
 def test_the_command_says_that_held_out_text_was_not_measured(
-    corpus: Corpus,
-    recipe: Callable[..., Recipe],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     """A signal interrupts the last measurement. The same command makes up for it."""
-    monkeypatch.chdir(tmp_path)
-    Path("heldout.txt").write_text("word1 word3 word9\n" * 40)
-    write_recipe(recipe(max_steps=2), tmp_path / "recipe.yaml")
-    command = ["pretrain", str(corpus.folder), "run", "--recipe", "recipe.yaml", "--heldout", "heldout.txt"]
-
-    def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
-        for score in score_sentences(*arguments):
-            signal.raise_signal(signal.SIGTERM)
-            yield score
-
-    with monkeypatch.context() as patch:
-        patch.setattr("elmo.pretrain.perplexity.score_sentences", score_and_stop)
-        _, out, _ = run_main([*command, "--device", "cpu"], monkeypatch, capsys)
+    heldout, settings = tmp_path / "heldout.txt", tmp_path / "recipe.yaml"
+    heldout.write_text("word1 word3 word9\n" * 40)
+    write_recipe(recipe(max_steps=2), settings)
+    command = ["pretrain", corpus.folder, tmp_path / "run", "--recipe", settings, "--heldout", heldout]
+    with after_each_score(lambda score: signal.raise_signal(signal.SIGTERM)):
+        out = run_command(*command, "--device", "cpu")
     assert out.endswith("; held-out text was not measured after the last step: run the same command again\n")
-    _, out, _ = run_main([*command, "--device", "cpu"], monkeypatch, capsys)
-    assert re.search(r", held-out perplexity \d+\.\d\d\n$", out)
+    assert re.search(r", held-out perplexity \d+\.\d\d\n$", run_command(*command, "--device", "cpu"))
 
 
 def test_other_heldout_text_is_measured(
@@ -579,7 +583,7 @@ def test_heldout_text_without_words_is_refused(
 
 
 def test_a_stop_is_requested_while_heldout_text_is_measured(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     """The measurement is abandoned, and the run is measured at its end when it continues."""
     heldout = [["word1", "word3"]] * 1000
@@ -588,14 +592,11 @@ def test_a_stop_is_requested_while_heldout_text_is_measured(
     )
     scored: list[int] = []
 
-    def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
-        for score in score_sentences(*arguments):
-            scored.append(len(score.tokens))
-            run.stop()
-            yield score
+    def stop(score: SentenceScore) -> None:
+        scored.append(len(score.tokens))
+        run.stop()
 
-    with monkeypatch.context() as patch:
-        patch.setattr("elmo.pretrain.perplexity.score_sentences", score_and_stop)
+    with after_each_score(stop):
         run.train()
     assert len(scored) < 1000
     assert (run.stopped, run.progress.step, run.progress.heldout_perplexity) == (True, 6, None)
@@ -771,20 +772,13 @@ def test_a_text_of_any_name_can_be_trained_on(recipe: Callable[..., Recipe], tmp
 
 
 def test_a_last_measurement_that_is_abandoned_leaves_no_row(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     train(corpus, tmp_path / "run", recipe(max_steps=4))
     rows = read_rows(tmp_path / "run" / "metrics.csv")
     heldout = [["word1", "word3"]] * 100
     run = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=4), heldout=heldout, device="cpu")
-
-    def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
-        for score in score_sentences(*arguments):
-            run.stop()
-            yield score
-
-    with monkeypatch.context() as patch:
-        patch.setattr("elmo.pretrain.perplexity.score_sentences", score_and_stop)
+    with after_each_score(lambda score: run.stop()):
         run.train()
     assert run.progress.heldout_perplexity is None
     assert read_rows(tmp_path / "run" / "metrics.csv") == rows
