@@ -16,9 +16,9 @@ from pathlib import Path
 
 from elmo.analysis.paper.finding import Finding, Table, write_finding
 from elmo.analysis.paper.published import TASK_NAMES
+from elmo.analysis.paper.runs import Outcome, score_rows
 from elmo.analysis.paper.tasks import WITH, WITHOUT, draw_efficiency, efficiency_finding
 from elmo.errors import ElmoError
-from elmo.tasks.card import spread
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, RECORDS, Run, read_records
@@ -36,17 +36,15 @@ def find_efficiency(runs: Sequence[Run]) -> Finding:
     The records do not tell in which epoch a run had which score, so the epochs are not compared.
     """
     columns = {share: f"{100 * share:g} %" for share in sorted({_share(run) for run in runs})}
-    scores = {
-        row: {columns[_share(run)]: spread(run.scores("dev")) for run in runs if (run.kind == BASELINE) is is_baseline}
+    outcomes = {
+        row: {
+            columns[_share(run)]: Outcome(run.metric, [*run.results], [])
+            for run in sorted(runs, key=_share)
+            if (run.kind == BASELINE) is is_baseline
+        }
         for row, is_baseline in ((WITH, False), (WITHOUT, True))
     }
-    means, deviations = (
-        {
-            row: {column: cells[column][part] for column in columns.values() if column in cells}
-            for row, cells in scores.items()
-        }
-        for part in ("mean", "sd")
-    )
+    means, deviations = score_rows(outcomes)
     name = TASK_NAMES[TASK]
     table = Table(name, "dev F1 (%)", [*columns.values()], means, spread=deviations)
     seconds = {f"{name}, {run.data}, {run.kind}": sum(result.seconds for result in run.results) for run in runs}
