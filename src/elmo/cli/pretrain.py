@@ -148,11 +148,12 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     progress, num_processes = training.progress, training.processes.size
     batch_size = training.recipe.training.batch_size
     spread = "" if num_processes == 1 else f" on {num_processes} processes, batch {batch_size}"
+    is_measured = progress.heldout_step == progress.step
     again = "" if training.is_done else "; run the same command again to continue"
-    if training.is_done and training.heldout and progress.heldout_step != progress.step:
+    if training.is_done and training.heldout and not is_measured:
         again = "; held-out text was not measured after the last step: run the same command again"
     # An older measurement says nothing about the weights that were saved.
-    score = progress.heldout_perplexity if progress.heldout_step == progress.step else None
+    score = progress.heldout_perplexity if is_measured else None
     if training.best is not None and progress.best_step is not None:
         score = progress.best_perplexity
         score_text = f", weights of step {progress.best_step:,}, held-out perplexity {score:,.2f}"

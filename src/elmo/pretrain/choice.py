@@ -48,9 +48,9 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
         The recipe, and one line that says what was chosen and why.
     """
     size = next(size for size in _SIZES if num_tokens < size.below)
-    chosen = load_pretraining_recipe(size.name, size.changes)
     if (folder / RECIPE).exists() and has_checkpoint(folder / CHECKPOINTS):
-        limits = {f"training.{key}": getattr(chosen.training, key) for key in ("max_steps", "max_minutes")}
+        chosen = load_pretraining_recipe(size.name, size.changes).training
+        limits = {f"training.{key}": getattr(chosen, key) for key in ("max_steps", "max_minutes")}
         recipe = load_pretraining_recipe(str(folder / RECIPE), {**limits, **settings})
         return recipe, f"auto: goes on with {folder / RECIPE}, {_end_of(recipe.training, num_tokens)}"
     recipe = load_pretraining_recipe(size.name, {**size.changes, **settings})
