@@ -8,6 +8,8 @@ PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 # what any of them needs: a compiler, and Python's headers.
 HEADERS = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')
 ELMO_KERNELS ?= $(if $(and $(shell command -v c++ 2> /dev/null),$(wildcard $(HEADERS)/Python.h)),1)
+# With this in the environment, each of the hundreds of processes that tests start would compile torch's source again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
 .PHONY: setup demo dist dist-test test test-all test-attack test-arm lint notebooks site docs clean
