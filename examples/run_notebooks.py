@@ -105,6 +105,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="names of notebooks without .ipynb; default: all")
     parser.add_argument("--to", type=Path, default=NOTEBOOKS, metavar="FOLDER", help="where to write; default: back")
     arguments = parser.parse_args()
+    arguments.to.mkdir(parents=True, exist_ok=True)
     for path in [NOTEBOOKS / f"{name}.ipynb" for name in arguments.names] or sorted(NOTEBOOKS.glob("*.ipynb")):
         with tempfile.TemporaryDirectory() as folder:
             notebook = run(path, Path(folder) / "examples")
