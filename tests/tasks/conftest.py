@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from elmo.formats import Model
 from elmo.tasks.common.spans import Span, tags_of
 from elmo.tasks.ner.data import format_conll
 from elmo.tasks.ner.task import NerExample, NerRecipe
-from elmo.training.recipes import read_recipe
+from recipes import recipe_maker
 
 NAMES = {"PER": ["Ann", "Bo", "Cy", "Di"], "LOC": ["Espoo", "Ghent", "Lyon"]}
 SMALL = {
@@ -50,9 +49,7 @@ def write_conll(path: Path, examples: list[NerExample]) -> Path:
     return path
 
 
-def make_recipe(**overrides: Any) -> NerRecipe:
-    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
-    return read_recipe(NerRecipe, "ner", ("ner",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+make_recipe = recipe_maker(NerRecipe, "ner", SMALL)
 
 
 @pytest.fixture

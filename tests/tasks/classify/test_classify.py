@@ -25,7 +25,7 @@ from elmo.tasks.classify.task import TASK, score_texts
 from elmo.tasks.common.labels import LabelPrediction
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.trainer import Trainer
-from elmo.training.recipes import read_recipe
+from recipes import recipe_maker
 
 SMALL = {
     "words.dim": 8,
@@ -40,11 +40,7 @@ SMALL = {
 }
 TOPICS = {"animals": ["cat", "dog"], "plants": ["oak", "rose"], "stars": ["sun", "sirius"]}
 
-
-def make_recipe(**overrides: Any) -> ClassifyRecipe:
-    """Return the package's recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
-    changes = SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
-    return read_recipe(ClassifyRecipe, "classify", ("classify",), changes)
+make_recipe = recipe_maker(ClassifyRecipe, "classify", SMALL)
 
 
 def make_texts(number: int, seed: int = 0, *, several: bool = False) -> list[TextExample]:

@@ -25,6 +25,7 @@ from elmo.tasks.coref.task import TASK
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.training.metrics import read_rows
 from elmo.training.recipes import read_recipe
+from recipes import recipe_maker
 
 SMALL = {
     "words.dim": 8,
@@ -44,12 +45,7 @@ SMALL = {
 }
 NAMES = ["Ann", "Bo Day", "Cy"]
 
-
-def make_recipe(**overrides: Any) -> CorefRecipe:
-    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
-    return read_recipe(
-        CorefRecipe, "coref", ("coref",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()}
-    )
+make_recipe = recipe_maker(CorefRecipe, "coref", SMALL)
 
 
 def make_documents(number: int = 8, seed: int = 0) -> list[Document]:

@@ -23,6 +23,7 @@ from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.snli.task import TASK, PairExample, SnliModel, SnliRecipe, soft_align
 from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
+from recipes import recipe_maker
 
 LABELS = ("entailment", "neutral", "contradiction")
 SMALL = {
@@ -36,10 +37,7 @@ SMALL = {
     "training.max_epochs": 2,
 }
 
-
-def make_recipe(**overrides: Any) -> SnliRecipe:
-    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
-    return read_recipe(SnliRecipe, "snli", ("snli",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+make_recipe = recipe_maker(SnliRecipe, "snli", SMALL)
 
 
 def make_pairs(number: int = 40, seed: int = 0) -> list[PairExample]:

@@ -28,6 +28,7 @@ from elmo.tasks.squad.model import SquadModel, SquadPrediction, SquadRecipe
 from elmo.tasks.squad.task import TASK
 from elmo.text.corpus import Corpus
 from elmo.training.recipes import read_recipe
+from recipes import recipe_maker
 
 SMALL = {
     "tokenizer": "whitespace",
@@ -45,11 +46,7 @@ SMALL = {
 }
 NAMES, PLACES = ["Ann", "Bo", "Cy", "Di"], ["Espoo", "New York", "Lyon", "Old York Hill"]
 
-
-def make_recipe(**overrides: Any) -> SquadRecipe:
-    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
-    settings = SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
-    return read_recipe(SquadRecipe, "squad", ("squad",), settings)
+make_recipe = recipe_maker(SquadRecipe, "squad", SMALL)
 
 
 def write_squad(path: Path, number: int = 24, seed: int = 0) -> Path:

@@ -22,14 +22,12 @@ from elmo.tasks.srl.model import PredicateFinder, SrlExample, SrlModel, SrlRecip
 from elmo.tasks.srl.task import TASK
 from elmo.tasks.trainer import predict
 from elmo.training.recipes import read_recipe
+from recipes import recipe_maker
 
 SMALL = {"words.dim": 6, "words.min_count": 1, "predicate_dim": 4, "lstm.size": 8, "lstm.layers": 3}
 NAMES, VERBS = ("Ann", "Bo", "Cy"), ("sees", "hears", "likes")
 
-
-def make_recipe(**overrides: Any) -> SrlRecipe:
-    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
-    return read_recipe(SrlRecipe, "srl", ("srl",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+make_recipe = recipe_maker(SrlRecipe, "srl", SMALL)
 
 
 def make_examples(number: int = 30, seed: int = 0) -> list[SrlExample]:

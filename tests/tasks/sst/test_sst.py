@@ -23,6 +23,7 @@ from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.sst.task import BINARY, FINE, TASK, SstExample, SstModel, SstRecipe
 from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
+from recipes import recipe_maker
 
 SMALL = {
     "words.dim": 12,
@@ -41,10 +42,7 @@ SMALL = {
 WORDS = dict(zip(("awful", "bad", "plain", "good", "superb"), range(5), strict=True))
 """The words that decide a label in the small trees. Each sentence has one of them."""
 
-
-def make_recipe(**overrides: Any) -> SstRecipe:
-    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
-    return read_recipe(SstRecipe, "sst", ("sst",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+make_recipe = recipe_maker(SstRecipe, "sst", SMALL)
 
 
 def make_tree(words: list[str]) -> str:

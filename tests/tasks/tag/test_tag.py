@@ -27,7 +27,7 @@ from elmo.tasks.tag.model import LabelHead, LemmaHead, TagModel, TagRecipe
 from elmo.tasks.tag.task import TASK
 from elmo.tasks.trainer import predict
 from elmo.training.metrics import read_rows
-from elmo.training.recipes import read_recipe
+from recipes import recipe_maker
 from running import has_rows, started, wait_until
 
 SMALL = {
@@ -65,9 +65,7 @@ def make_conllu(number: int = 30, seed: int = 0) -> str:
     return "".join(blocks)
 
 
-def make_recipe(**overrides: Any) -> TagRecipe:
-    """Return the package's recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
-    return read_recipe(TagRecipe, "tag", ("tag",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+make_recipe = recipe_maker(TagRecipe, "tag", SMALL)
 
 
 def make_tagger(recipe: TagRecipe, examples: list[ColumnSentence], bilm: Model | None = None) -> TagModel:
