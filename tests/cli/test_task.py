@@ -20,10 +20,12 @@ from bridge import make_model
 from commands import run, run_main
 from elmo import formats
 from elmo.cli.main import cli
+from elmo.cli.unanswered import PLAIN, layout_of
 from elmo.errors import ElmoError
 from elmo.formats import files as writing
 from elmo.formats import save_native
 from elmo.pretrain.loop import Pretrainer
+from elmo.tasks import get_task
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import read_rows
 from running import has_rows, started, wait_until
@@ -430,6 +432,14 @@ def test_bad_input_is_one_sentence(
     assert error.startswith(f"elmo: {says}"), error
     assert error.count("\n") == 1
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_name_stands_for_a_layout() -> None:
+    """CoNLL-U that was read as plain text would have its comments and columns for words."""
+    assert layout_of(get_task("tag"), "x.conllu") == "conllu"
+    assert layout_of(get_task("tag"), "x.txt") == layout_of(get_task("sst"), "x.txt") == PLAIN
+    with pytest.raises(ElmoError, match=r"x\.conllu\.gz: is CoNLL-U by its name, which sst does not read"):
+        layout_of(get_task("sst"), "x.conllu.gz")
 
 
 @pytest.mark.parametrize("verb", ["train", "evaluate", "text", "predict"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,15 @@ def test_members_with_the_same_bilm_share_its_vectors(
         for label, share in found.probabilities.items():
             assert share == pytest.approx(sum(one.probabilities[label] for one in own) / 3, abs=1e-5)
     assert predict(members[0].task, members[0].model, pairs) == alone[0]  # the ensemble leaves its members as they were
+
+
+def test_a_disk_without_room_for_the_vectors(
+    folder: Path, pairs: list[PairExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(folder)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10))
+    with pytest.raises(ElmoError, match="MB are free; set TMPDIR to a folder with more room"):
+        predict_together(load_ensemble([folder / "a"]), pairs, 32)
 
 
 def test_the_command_evaluates_an_ensemble(folder: Path, pairs: list[PairExample]) -> None:

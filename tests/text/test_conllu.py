@@ -38,6 +38,10 @@ def test_a_file_is_recognized_by_the_end_of_its_name(name: str, is_it: bool) -> 
     assert is_conllu(name) is is_it
 
 
+def test_a_comment_may_have_tabs() -> None:
+    assert split_word("#" + "\ta" * 9, "a, line 1") is None
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

@@ -23,8 +23,19 @@ A chunk is large enough to sort its examples by length, and small enough that th
 
 
 def layout_of(task: Task[Any, Any, Any], path: str) -> str:
-    """Return the format that the name of a file stands for: one of the task's `layouts`, or plain text."""
-    return next((known for known in task.layouts if kind_by_name(path) == f".{known}"), PLAIN)
+    """Return the format that the name of a file stands for: one of the task's `layouts`, or plain text.
+
+    Raises:
+        ElmoError: If it stands for CoNLL-U, and the task does not read that.
+    """
+    kind = kind_by_name(path)
+    found = next((known for known in task.layouts if kind == f".{known}"), PLAIN)
+    if found == PLAIN and kind == ".conllu":
+        raise ElmoError(
+            f"{path}: is CoNLL-U by its name, which {task.name} does not read; give plain text, or pass --text plain "
+            "if it is that"
+        )
+    return found
 
 
 def read_unanswered(

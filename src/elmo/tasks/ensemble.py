@@ -68,7 +68,7 @@ def predict_together(members: Members, examples: Sequence[Any], batch_size: int)
             # The member gets its own source back at the end, since the caller may use it alone again.
             elmo, layers = member.model.elmo, member.model.elmo.layers
             if isinstance(layers, LiveLayers) and member.recipe.elmo.vectors == "cached":
-                elmo.layers = layers.cached(sentences, Path(folder))
+                elmo.layers = layers.cached(sentences, Path(folder), "set TMPDIR to a folder with more room")
             try:
                 found.append(predict(task, member.model, examples, batch_size))
             finally:

@@ -70,7 +70,7 @@ def split_word(line: str, where: str) -> list[str] | None:
     # The package `conllu` would read these lines, too. But it lets lines pass that lack columns, takes two spaces for a
     # tab, and doesn't say which line is wrong, so most of these checks would stay. It also takes 8 times as long.
     columns = line.split("\t")
-    if (line.startswith("#") and len(columns) < len(CONLLU)) or _NO_WORD.fullmatch(columns[0]):
+    if line.startswith("#") or _NO_WORD.fullmatch(columns[0]):
         return None
     if len(columns) != len(CONLLU):
         raise ElmoError(

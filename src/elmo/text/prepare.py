@@ -258,6 +258,8 @@ def _rank(types: MergedTypes, first: SortedTypes, settings: PreparationConfig) -
     if not settings.has_given_vocabulary:
         size = int(np.count_nonzero(keys <= -settings.min_count))  # the pinned types are among them, by their keys
         if size < 4:
+            if settings.min_count == 1:
+                raise ElmoError("the text has no word, only tokens that models reserve, such as <UNK>")
             raise ElmoError(f"min_count: no word of the text occurs {settings.min_count} times; choose a lower number")
         size = min(size, settings.max_vocabulary or size)
     # Tokens outside of the vocabulary, and those that are spelled `<UNK>` in the text.

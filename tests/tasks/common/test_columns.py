@@ -44,6 +44,8 @@ def test_lines_without_words_belong_to_the_next_sentence(tmp_path: Path) -> None
     assert first.comments("label") == ["sun"]
     assert first.column("xpos") == ("APPR", "ART", "NN", "_")
     assert first.with_columns({}) + second.with_columns({}) == text
+    (only,) = read_columns(write(tmp_path / "b.conllu", f"{SENTENCE}\n# end = 1\n\n# end = 2\n\n"), None)
+    assert only.with_columns({}) == f"{SENTENCE}\n# end = 1\n\n# end = 2\n\n"
     plain = "-DOCSTART- -X- O\n\nEU\tNNP\nruns\tVBZ\n\n"
     (only,) = read_columns(write(tmp_path / "a.txt", plain), ("form", "xpos"))
     assert only.with_columns({"xpos": ["NNP", "VBZ"]}) == plain

@@ -218,6 +218,19 @@ def test_lemmas_without_annotation_are_not_learned(examples: list[ColumnSentence
     assert head.loss(torch.zeros(1, 3), ["cats"], ["_"], 0.0).item() == 0
 
 
+def test_a_treebank_without_lemmas_teaches_none(tmp_path: Path) -> None:
+    """Even if it has a word that is an underscore."""
+    path = tmp_path / "bare.conllu"
+    rows = ("1\tdogs\t_\tNOUN", "2\t_\t_\tPUNCT")
+    path.write_text("".join(f"{row}\t_\t_\t0\troot\t_\t_\n" for row in rows) + "\n")
+    assert TASK.vocabularies([*read_columns(str(path), None)], make_recipe())["targets"] == ["upos"]
+
+
+def test_lemmas_whose_rules_are_all_rare_are_refused(examples: list[ColumnSentence]) -> None:
+    with pytest.raises(ElmoError, match="min_rule_count: no rule for lemmas occurs 9999 times"):
+        TASK.vocabularies(examples, make_recipe(min_rule_count=9999))
+
+
 def test_a_batch_without_a_known_label_teaches_nothing(examples: list[ColumnSentence], tmp_path: Path) -> None:
     """It may hold the only target of the model, in sentences that are not annotated."""
     model = make_tagger(make_recipe(targets=["lemma"]), examples)

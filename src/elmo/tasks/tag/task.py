@@ -22,6 +22,7 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
     """Reads CoNLL-U or columns, scores as the CoNLL 2018 shared task does, and keeps what it doesn't predict."""
 
     name, metric, recipe, reading = "tag", "mean", TagRecipe, ("columns",)
+    reading_text = ("targets",)  # which must be among the columns
     layouts = ("conllu", "columns")
 
     def read(self, path: str, recipe: TagRecipe) -> list[ColumnSentence]:
@@ -68,7 +69,14 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
                     if form == EMPTY or lemma != EMPTY:
                         values[str(LemmaRule.of(form, lemma))] += count
                         lemmas.add(lemma)
+                if not lemmas - {EMPTY}:
+                    continue  # a word that is spelled like an empty value has a rule, but nothing can be learned
                 values = Counter({rule: count for rule, count in values.items() if count >= recipe.min_rule_count})
+                if not values:
+                    raise ElmoError(
+                        f"min_rule_count: no rule for lemmas occurs {recipe.min_rule_count} times in the training set; "
+                        "choose a lower number"
+                    )
             if set(values) - {EMPTY}:
                 labels[target] = sorted(values)
         if not labels:
