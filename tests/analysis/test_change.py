@@ -196,6 +196,8 @@ def origins(*dates: str, column: str = "date") -> Origins:
         (["1849-12-31", "May 1850", "1843", "around 1855?"], "decade", ["1840s", "1850s"], [0, 1, 0, 1]),
         (["1849-12-31", "960", "unknown", ""], "century", ["900–999", "1800–1899"], [1, 0, -1, -1]),
         (["1901", "1899", "1901"], "year", ["1899", "1901"], [1, 0, 1]),
+        (["-350", "350", "-43", "-0044-03-15"], "year", ["-350", "-44", "350"], [0, 2, -1, 1]),
+        (["-350", "-399", "-400", "1-250"], "century", ["-400–-301", "200–299"], [0, 0, 0, 1]),
         (["1900", "nan", "1843"], "date", ["1843", "1900", "nan"], [1, 2, 0]),
         (["10", "9", "", "10"], "date", ["9", "10"], [1, 0, -1, 1]),
         (["late", "early", "late"], "date", ["early", "late"], [1, 0, 1]),
@@ -290,7 +292,7 @@ def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_
         (["--by", "decade", "--word", "nowhere"], "'nowhere' occurs in no period, and it takes two"),
         (
             ["--by", "decade", "--word", "Gay"],
-            "takes two periods to compare (there is 'gay': ignore case, or write it so",
+            "takes two periods to compare (there is 'gay': write it so)",
         ),
         (["--by", "decade", "--word", "a park"], "takes two periods to compare (only single words are compared)"),
         (["--by", "decade", "--word", "park"], "'park' occurs only in 1840s, and it takes two"),
@@ -328,7 +330,7 @@ def test_a_folder_that_is_no_index(tmp_path: Path) -> None:
 def test_pictures_of_many_periods(index: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'elmo-torch[analysis]'")
     found = ChangeIndex(index, "file").word("gay")
-    # A name that matplotlib would take for a formula, and could not read.
-    found = replace(found, periods=[replace(period, name=f"$x^{{${period.name}") for period in found.periods])
+    # A name that matplotlib would take for a formula, and could not read, and that is not UTF-8.
+    found = replace(found, periods=[replace(period, name=f"$x^{{$\udce9{period.name}") for period in found.periods])
     plot_change(tmp_path / "gay.png", found)
     assert (tmp_path / "gay.png").stat().st_size > 10_000

@@ -95,6 +95,14 @@ def test_senses(model: Embedder, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
     assert sorted(single.names) == sorted(WORDS)
 
 
+def test_a_word_that_is_named_like_a_sense(model: Embedder, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    (tmp_path / "text.txt").write_text("we play .\n" * 3 + "they saw play#1 .\n" + "the new play was new .\n" * 3)
+    corpus = prepare([tmp_path / "text.txt"], tmp_path / "corpus", min_count=1)
+    with pytest.raises(ElmoError, match="senses: 'play#1' would be the name of a sense, but is a word of the text"):
+        type_vectors(model, corpus, layer=1, min_count=1, senses=2)
+
+
 def directions(centers: list[list[float]], spread: float, size: int = 40) -> np.ndarray:
     """Return points on the unit sphere, `size` of them around each center."""
     random = np.random.default_rng(0)
@@ -155,9 +163,25 @@ def test_word_tests(tmp_path: Path) -> None:
     assert found.share_unknown == pytest.approx(1 / 5)
     (tmp_path / "pairs.csv").write_text((tmp_path / "pairs.tsv").read_text().replace("\t", ","))
     assert evaluate_similarity(keyed, tmp_path / "pairs.csv") == found
+    (tmp_path / "pairs.csv").write_text((tmp_path / "pairs.csv").read_text()[13:], encoding="utf-8-sig")
+    assert evaluate_similarity(keyed, tmp_path / "pairs.csv") == found
     (tmp_path / "analogies.txt").write_text(": tens\na b d e\n: wrong\na b d c\na b unknown c\n: none\nx y z a\n")
     solved = evaluate_analogies(keyed, tmp_path / "analogies.txt")
     assert (solved.accuracy, solved.num_tested, solved.sections) == (0.5, 2, {"tens": 1.0, "wrong": 0.0})
+    (tmp_path / "analogies.txt").write_text((tmp_path / "analogies.txt").read_text(), encoding="utf-8-sig")
+    assert evaluate_analogies(keyed, tmp_path / "analogies.txt") == solved
+
+
+@pytest.mark.slow
+def test_all_of_many_words_are_tested(tmp_path: Path) -> None:
+    """By default gensim leaves out all but the first 300,000."""
+    gensim = pytest.importorskip("gensim", reason="needs the extra 'static'")
+    keyed = gensim.models.KeyedVectors(2)
+    keyed.add_vectors([f"w{number}" for number in range(300_010)], np.random.default_rng(0).normal(size=(300_010, 2)))
+    (tmp_path / "pairs.tsv").write_text("w1\tw2\t1\nw3\tw300005\t2\nw5\tw300006\t3\n")
+    assert evaluate_similarity(keyed, tmp_path / "pairs.tsv").share_unknown == 0
+    (tmp_path / "analogies.txt").write_text(": all\nw1 w2 w3 w4\nw1 w2 w3 w300005\n")
+    assert evaluate_analogies(keyed, tmp_path / "analogies.txt").num_tested == 2
 
 
 @pytest.mark.parametrize(
@@ -168,6 +192,7 @@ def test_word_tests(tmp_path: Path) -> None:
         ("analogies", "", "expected four words on each line"),
         ("similarity", "a b 3\n", "fewer than two of its pairs have vectors; expected two words and a number"),
         ("similarity", "a\tb\t3\n", "fewer than two of its pairs have vectors"),
+        ("similarity", "a\tb\t5\na\tc\t5\n", "its similarities, or the cosines of its pairs, are all the same"),
     ],
 )
 def test_files_that_test_nothing(name: str, content: str, says: str, tmp_path: Path) -> None:
@@ -178,6 +203,14 @@ def test_files_that_test_nothing(name: str, content: str, says: str, tmp_path: P
     evaluate = evaluate_analogies if name == "analogies" else evaluate_similarity
     with pytest.raises(ElmoError, match=says):
         evaluate(keyed, tmp_path / "file")
+
+
+def test_word_tests_are_utf_8(tmp_path: Path) -> None:
+    pytest.importorskip("gensim", reason="needs the extra 'static'")
+    write_word_vectors(tmp_path / "words.txt", list("abcd"), np.eye(4, dtype=np.float32))
+    (tmp_path / "file").write_bytes("a\tb\t1\nc\td\t2\ncafé\ta\t3\n".encode("latin-1"))
+    with pytest.raises(ElmoError, match="file, line 3: "):
+        evaluate_similarity(load_word_vectors(tmp_path / "words.txt"), tmp_path / "file")
 
 
 def test_text_that_is_named_as_a_pickle(tmp_path: Path) -> None:

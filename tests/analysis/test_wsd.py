@@ -125,6 +125,12 @@ def test_unseen_lemmas_get_the_first_sense_or_none(model: Embedder) -> None:
     assert {name: scores["own"] for name, scores in table.items()} == dict.fromkeys(table, Score(1, 1, 2))
 
 
+def test_a_set_without_annotated_words_has_no_score(model: Embedder) -> None:
+    test = [Annotated(["new"], [one(NEW, "new%3")])]
+    with pytest.raises(ElmoError, match="bare: has no annotated word"):
+        evaluate_wsd(model, test, {"own": test, "bare": [Annotated(["new"], [])]}, FIRST)
+
+
 def test_only_sentences_with_lemmas_of_the_tests_are_run(model: Embedder, monkeypatch) -> None:
     """SemCor is long, and the other sentences would only take time and memory."""
     seen: list[list[str]] = []

@@ -124,3 +124,13 @@ def test_bad_input_is_one_sentence(
     assert error.startswith(f"elmo: {says}"), error
     assert error.count("\n") == 1
     assert not list(folder.glob("out/*.json"))
+
+
+def test_results_go_to_a_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of that name is refused before anything is read."""
+    (folder / "taken").touch()
+    code, _, error = run_main(["analyze", "pos", "nowhere", "--out", "taken"], monkeypatch, capsys)
+    assert code == 2
+    assert "taken' is a file" in error

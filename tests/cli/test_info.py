@@ -109,6 +109,7 @@ def test_info_says_what_commands_made(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     make_native(tmp_path / "model")
     (tmp_path / "text.txt").write_text("They didn't play .\n", encoding="utf-8")
+    (tmp_path / "tagged.conllu").write_text("1\tplay\tplay\tNOUN\t_\t_\t0\troot\t_\t_\n\n", encoding="utf-8")
     for made, sentence, facts in (
         (
             ["embed", "model", "text.txt", "v.h5", "--layers", "top", "--tokenizer", "ptb"],
@@ -127,6 +128,11 @@ def test_info_says_what_commands_made(tmp_path: Path, monkeypatch: pytest.Monkey
             r"x\.index: index of 5 tokens in 1 sentence, 8 types, vectors in float16\.\n"
             r"Made by elmo index from text\.txt with model model \(layer 1, checksum \w+\): tokenizer ptb",
             {"kind": "index", "num_tokens": 5, "model": "model"},
+        ),
+        (
+            ["index", "model", "tagged.conllu", "y.index", "--tagged", "upos"],
+            r"y\.index: index of 1 token in 1 sentence, .*\nMade by elmo index from tagged\.conllu with model model",
+            {"kind": "index", "num_tokens": 1, "source": {"inputs": ["tagged.conllu"]}},
         ),
     ):
         assert CliRunner().invoke(cli, made).exit_code == 0

@@ -36,6 +36,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     return lambda *arguments: run_main([*arguments], monkeypatch, capfd)
 
 
+def test_a_word_to_search_for_is_cut_as_the_text_is(run: Run, tmp_path: Path) -> None:
+    """The model's tokenizer would make two tokens of "cannot", which is one in text that is already tokenized."""
+    (tmp_path / "done.txt").write_text("they cannot come , she said .\nwe can not go .\nI cannot see it .\n")
+    (tmp_path / "new.txt").write_text("They cannot come, she said.\nWe can not go.\nI cannot see it.\n")
+    for name, word, uses in (("done", "cannot", 2), ("done", "cannot come", 1), ("new", "cannot", 3)):
+        code, out, _ = run("neighbors", "model", f"{name}.txt", "--word", word, "--json")
+        assert (code, json.loads(out)["num_uses"]) == (0, uses)
+
+
 def test_raw_and_tokenized_text_give_the_same_vectors(run: Run) -> None:
     for name in ("raw", "tokenized"):
         code, out, err = run("embed", "model", f"{name}.txt", f"{name}.h5")

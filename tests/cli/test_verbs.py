@@ -127,7 +127,7 @@ def test_arguments_in_messages_become_options() -> None:
     assert as_typed("pass tokenizer='spacy:de' (text='wrapped', layout='conllu'), or start=MODEL") == (
         "pass --tokenizer spacy:de (--text wrapped, --text conllu), or --from MODEL"
     )
-    kept = "set elmo.cache_dtype=float16 or my.text=1; 'year=1840', 'text=a', text = new, other=True"
+    kept = "set elmo.cache_dtype=float16 or my.text=1; 'year=1840', 'text=a', 'put text=a', text = new, other=True"
     assert as_typed(kept) == kept
     for file in ("data/text=a.txt", "start=2020/x.txt", "text=1"):
         assert as_typed(f"{file}: no such file") == f"{file}: no such file"

@@ -175,7 +175,11 @@ class ChangeIndex:
         if len(there) < 2:
             where = f"only in {self.periods.names[there[0]]}" if len(there) else "in no period"
             is_single = len(word.split()) == 1
-            why = hint([word], self.text.types, False) if is_single else " (only single words are compared)"
+            why = (
+                hint([word], self.text.types, False, can_ignore_case=False)
+                if is_single
+                else " (only single words are compared)"
+            )
             raise ElmoError(f"{word!r} occurs {where}, and it takes two periods to compare{why}")
         tokens = np.flatnonzero(mask)
         vectors = self._vectors(mask, tokens)

@@ -290,9 +290,8 @@ def position_of(query: Sequence[str], words: Sequence[str], ignore_case: bool, o
     word = " ".join(words)
     if not found:
         what = "the word" if len(words) == 1 else "the phrase"
-        raise ElmoError(
-            f"{what} {word!r} is not among the tokens of the query: {' '.join(query)}{hint(words, query, ignore_case)}"
-        )
+        why = hint(words, query, ignore_case)
+        raise ElmoError(f"{what} {word!r} is not among the tokens of the query: {' '.join(query)!r}{why}")
     if not 1 <= occurrence <= len(found):
         times = counted(len(found), "time")
         raise ElmoError(f"occurrence: {occurrence} was asked for, but {word!r} occurs {times} in the query")
@@ -303,11 +302,12 @@ NEAR_FORMS = 5
 """How many tokens a message shows that contain a word."""
 
 
-def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool) -> str:
+def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool, *, can_ignore_case: bool = True) -> str:
     """Return the end of a message that words are not among tokens: what is there instead, and what to do about it.
 
     It tells of the first word that is missing: which tokens contain it. If all are there, they are in other places.
-    Of a single word that no token contains, there is nothing to say.
+    Of a single word that no token contains, there is nothing to say. `can_ignore_case` says whether ignoring case is
+    something that the caller's user can do.
     """
     present = dict.fromkeys(tokens)
     known = {token.casefold() for token in present} if ignore_case else present
@@ -322,7 +322,7 @@ def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool) -> str:
         if any(normalize("NFC", token.casefold()) == composed for token in present):
             return f" (there is {missing!r} in another Unicode normal form: convert the text and the word to NFC)"
         return "" if len(words) == 1 else f" (there is no {missing!r})"
-    advice = "ignore case, or write it so"
+    advice = "ignore case, or write it so" if can_ignore_case else "write it so"
     if any(any(category(c)[0] in "PS" for c in token) for token in near):
         advice = "another tokenizer, such as ptb for English or words, separates marks from words"
     return f" (there is {', '.join(map(repr, near))}: {advice})"

@@ -19,7 +19,8 @@ LENGTHS = {"year": 1, "decade": 10, "century": 100}
 DATES = ("year", "date")
 """The columns of metadata that hold dates unless another one is named."""
 
-YEAR = re.compile(r"(?<!\d)\d{3,4}(?!\d)")
+YEAR = re.compile(r"^\s*-\d{3,4}(?!\d)|(?<!\d)\d{3,4}(?!\d)")
+"""A year: a number of three or four digits. With a minus at the start of the value, it is one before Christ."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
         origins: Where the sentences of the text are from; None if the index does not know.
         by: "year", "decade" or "century", or a column of the metadata, each value of which is a period.
         dates: The column of the dates that years, decades and centuries are taken from. By default the column of that
-            name, or else `year` or `date`. The first number of three or four digits is the year.
+            name, or else `year` or `date`. The first number of three or four digits is the year; with a minus before
+            it, as in "-350" and "-0044-03-15", it is a year before Christ.
 
     Raises:
         ElmoError: If there is no such column, if `dates` is given for periods that need none, or if the text has fewer

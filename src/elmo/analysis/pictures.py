@@ -53,8 +53,12 @@ def save_figure(figure: Any, path: Path, kind: str) -> None:
 
 
 def literal(text: str) -> str:
-    """Return text so that matplotlib draws its dollar signs, between which it would read a formula."""
-    return text.replace("$", r"\$")
+    """Return text that matplotlib draws as it is.
+
+    Between dollar signs it would read a formula. Bytes of a file's name that are not UTF-8, which it can't draw, are
+    written as escapes.
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("$", r"\$")
 
 
 def draw_dots(axes: Any, places: Sequence[str], rows: Sequence[Series], unit: str, *, with_values: bool = True) -> None:

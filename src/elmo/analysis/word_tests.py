@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.files import require_file
 from elmo.formats.word_vectors import KEYED
+from elmo.text.decoding import read_lines
 
 
 class SimilarityScore(NamedTuple):
@@ -71,18 +77,27 @@ def evaluate_similarity(vectors: Any, path: str | Path) -> SimilarityScore:
             ends in `.csv`. Lines that begin with `#`, or hold no number, are skipped.
 
     Raises:
-        ElmoError: If fewer than two pairs of the file have vectors.
+        ElmoError: If fewer than two pairs of the file have vectors, or all their similarities are the same.
     """
     path = Path(path)
     require_existing(path)
     delimiter = "," if path.suffix == ".csv" else "\t"
-    try:
-        pearson, spearman, unknown = vectors.evaluate_word_pairs(str(path), delimiter=delimiter)
-    except ValueError:
+    with _plain_copy(path) as copy:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # SciPy warns of what is refused below
+                pearson, spearman, unknown = vectors.evaluate_word_pairs(
+                    copy, delimiter=delimiter, restrict_vocab=len(vectors)
+                )
+        except ValueError:
+            raise ElmoError(
+                f"{path}: fewer than two of its pairs have vectors; expected two words and a number on each line, "
+                f"with {'commas' if delimiter == ',' else 'tabs'} between them"
+            ) from None
+    if not (math.isfinite(spearman[0]) and math.isfinite(pearson[0])):
         raise ElmoError(
-            f"{path}: fewer than two of its pairs have vectors; expected two words and a number on each line, "
-            f"with {'commas' if delimiter == ',' else 'tabs'} between them"
-        ) from None
+            f"{path}: its similarities, or the cosines of its pairs, are all the same, so that nothing can be compared"
+        )
     return SimilarityScore(float(spearman[0]), float(pearson[0]), float(unknown) / 100)
 
 
@@ -98,12 +113,13 @@ def evaluate_analogies(vectors: Any, path: str | Path) -> AnalogyScore:
     """
     path = Path(path)
     require_existing(path)
-    try:
-        _, sections = vectors.evaluate_word_analogies(str(path))
-    except (ValueError, ZeroDivisionError):
-        raise ElmoError(
-            f"{path}: expected four words on each line, and a line such as ': capitals' before each section"
-        ) from None
+    with _plain_copy(path) as copy:
+        try:
+            _, sections = vectors.evaluate_word_analogies(copy, restrict_vocab=len(vectors))
+        except (ValueError, ZeroDivisionError):
+            raise ElmoError(
+                f"{path}: expected four words on each line, and a line such as ': capitals' before each section"
+            ) from None
     tested = {one["section"]: len(one["correct"]) + len(one["incorrect"]) for one in sections}
     total = sections[-1]  # gensim appends the total as the last section
     num_tested = len(total["correct"]) + len(total["incorrect"])
@@ -118,6 +134,19 @@ def evaluate_analogies(vectors: Any, path: str | Path) -> AnalogyScore:
             if tested[one["section"]]
         },
     )
+
+
+@contextmanager
+def _plain_copy(path: Path) -> Generator[str]:
+    """Make a copy in UTF-8 without a byte-order mark, since gensim would read the mark as a part of the first word.
+
+    Raises:
+        ElmoError: If the file isn't in UTF-8 (the message names the line).
+    """
+    with TemporaryDirectory(prefix="elmo-") as folder:
+        copy = Path(folder) / "test.txt"
+        copy.write_text("".join(f"{line}\n" for line in read_lines(path)), encoding="utf-8")
+        yield str(copy)
 
 
 def require_existing(path: Path) -> None:

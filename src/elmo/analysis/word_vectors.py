@@ -6,7 +6,7 @@ Such vectors are static, as those of word2vec and GloVe are, and serve the progr
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -83,7 +83,8 @@ def type_vectors(
         work: The folder for what is kept on disk; by default that for temporary files of the system.
 
     Raises:
-        ElmoError: If no type occurs often enough, or if types are divided into senses and faiss is not installed.
+        ElmoError: If no type occurs often enough; or if types are divided into senses, and faiss is not installed or
+            a type has the name of a sense of another.
 
     Example:
         ```python
@@ -203,4 +204,7 @@ def _split_into_senses(
             found.append((f"{name}{SENSE}{number + 1}", vector, round(count * size / len(uses))))
     found.sort(key=lambda entry: -entry[2])
     ordered, vectors, sizes = zip(*found, strict=True)
+    name, times = Counter(ordered).most_common(1)[0]
+    if times > 1:
+        raise ElmoError(f"senses: {name!r} would be the name of a sense, but is a word of the text; leave senses out")
     return TypeVectors(list(ordered), np.stack(vectors), list(sizes))

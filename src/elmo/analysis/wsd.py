@@ -90,6 +90,9 @@ def evaluate_wsd(
         The scores by row and test set. The rows are `FIRST_SENSE` (the baseline), the names of `layers` (nearest
         sense), and these names followed by ", nearest use". `sum(scores.values(), Score())` is the score of all sets.
 
+    Raises:
+        ElmoError: If a test set has no instances.
+
     Example:
         ```python
         semcor, test = (read_annotated(f"{name}.data.xml") for name in ("semcor", "senseval2"))
@@ -101,6 +104,9 @@ def evaluate_wsd(
     """
     if layers is None:
         layers = {layer_name(layer): layer for layer in (*range(embedder.num_layers), "mean")}
+    for name, test in tests.items():
+        if not any(sentence.instances for sentence in test):
+            raise ElmoError(f"{name}: has no annotated word; give the file whose words have elements <instance>")
     mixes = _mixes([*layers.values()], embedder.num_layers)
     sentences = [sentence for test in tests.values() for sentence in test]
     pairs = [(instance, np.tensordot(mixes, vectors, 1)) for instance, vectors in embed_instances(embedder, sentences)]

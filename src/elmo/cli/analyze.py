@@ -33,7 +33,7 @@ COMMON = (
     click.option(
         "--out",
         required=True,
-        type=click.Path(path_type=Path),
+        type=click.Path(file_okay=False, path_type=Path),
         callback=_apart,
         metavar="DIR",
         help="Folder for all results.",

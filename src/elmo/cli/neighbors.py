@@ -185,7 +185,10 @@ def command(
     def cut(line: str) -> list[str]:
         # As a line of the text: a line end would make two sentences of it.
         line = " ".join(line.splitlines())
-        name = tokenizer or tokenizer_for_query(sentence or word, reading.tokenizer, embedder.text)
+        # Without a SENTENCE, the words have to be cut as the text is, not as the model's training text was. Those that
+        # are tokens of an index are not cut at all.
+        own = None if sentence is None and index is None else embedder.text
+        name = tokenizer or tokenizer_for_query(sentence or word, reading.tokenizer, own)
         tokens = get_tokenizer(name)(line)
         return list(map(lower, tokens)) if lowercase else tokens
 

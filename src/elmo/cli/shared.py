@@ -107,8 +107,9 @@ _SUBJECT = re.compile(
     r"^(dim|window|epochs|seed|occurrence|dates)(?=: (-?[\d.]+ (is|was) |has no effect))"
 )
 # A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file". What
-# stands behind a quotation mark was typed.
-_ARGUMENT = re.compile(rf"(?<!^)(?<![\w./\\'\"])({'|'.join(OPTIONS)})=('[^']*'|\w+|\.\.\.)(?![\w./\\])")
+# stands in quotation marks was typed.
+_QUOTED = r"(?<![\w=])(?:'[^']*'|\"[^\"]*\")(?!\w)"
+_ARGUMENT = re.compile(rf"{_QUOTED}|(?<!^)(?<![\w./\\'\"])({'|'.join(OPTIONS)})=('[^']*'|\w+|\.\.\.)(?![\w./\\])")
 
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -123,6 +124,8 @@ def as_typed(message: str) -> str:
 
     def option(argument: re.Match[str]) -> str:
         name, value = argument.groups()
+        if name is None:
+            return argument[0]
         return OPTIONS[name] if value in ("True", "False", "...") else " ".join((OPTIONS[name], value.strip("'")))
 
     return _ARGUMENT.sub(option, _SUBJECT.sub(lambda subject: OPTIONS.get(subject[0], f"--{subject[0]}"), message))

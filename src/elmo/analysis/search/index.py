@@ -71,7 +71,7 @@ def describe_index(folder: str | Path) -> dict[str, Any]:
         "num_types": corpus.num_types,
         "tags": facts["tags"],
         "metadata": [] if text.origins is None else [*text.origins.columns],
-        "source": dict(corpus.source),
+        "source": text.source,
         "text": to_mapping(corpus.cut),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,13 @@ class IndexedText:
             )
         self._starts: NDArray[np.int64] = self.corpus.starts
         self.types = self.corpus.types()  # read now, because the folder may be replaced while this index is in use
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """What the text is, for people, as in `Corpus.source`; `inputs` are the files that were indexed."""
+        # The corpus of tagged text was made from a temporary file, and that of an index may come from other files now.
+        files = {} if self.origins is None else {"inputs": [Path(file).name for file in self.origins.files]}
+        return {**self.corpus.source, **files}
 
     def sentence(self, number: int) -> tuple[str, ...]:
         """Return the tokens of a sentence."""
