@@ -45,6 +45,7 @@ def test_other_figures_give_another_verdict(page: ModuleType) -> None:
         "**level**: NER (level): 46.5 and 46.0",
         "no figures to compare",
         "**agrees**: NER: 46.5 and 47.0",
+        "no figures to compare",
     ]
 
 
@@ -97,17 +98,20 @@ LAYERS = ["chance", "layer 0", "layer 1", "layer 2"]
     ("name", "tables", "verdicts"),
     [
         ("placement", [one("", "SNLI", {p.INPUT: 60.0, p.BOTH: 72.0, p.OUTPUT: 66.0})], ["differs", "agrees", "no"]),
-        ("placement", [one("", "SRL", {p.INPUT: 69.0, p.BOTH: 63.0, p.OUTPUT: 66.0})], ["level", "no", "agrees"]),
+        ("placement", [one("", "NER", {p.INPUT: 69.0, p.BOTH: 63.0, p.OUTPUT: 66.0})], ["level", "no", "no"]),
+        ("placement", [one("", "SRL", {p.INPUT: 69.0, p.BOTH: 63.0, p.OUTPUT: 66.0})], ["agrees", "no", "agrees"]),
+        ("placement", [one("", "SRL", {p.INPUT: 69.0, p.BOTH: 70.0, p.OUTPUT: 67.0})], ["level", "no", "level"]),
         ("placement", [one("", "SRL", {p.INPUT: 69.0, p.BOTH: 63.0, p.OUTPUT: 75.0})], ["differs", "no", "agrees"]),
         (
             "layers",
-            [one("", "SRL", {p.BASELINE: 58.0, p.TOP: 64.0, p.AVERAGE: 79.0, p.MIX: 73.0})],
-            ["agrees", "agrees", "differs", "no"],
+            [one("", "SRL", {p.BASELINE: 58.0, p.TOP: 64.0, p.TOP_UNSCALED: 40.0, p.AVERAGE: 79.0, p.MIX: 73.0})],
+            ["agrees", "agrees", "differs", "no", "agrees"],
         ),
+        ("layers", [one("", "SNLI", {p.BASELINE: 58.0, p.TOP_UNSCALED: 60.0})], ["no", "no", "no", "no", "level"]),
         (
             "layers",
             [one("", "NER", {p.BASELINE: 60.0, p.TOP: 63.0, p.AVERAGE: 75.0, p.MIX: 69.0})],
-            ["level", "agrees", "no", "differs"],
+            ["level", "agrees", "no", "differs", "no"],
         ),
         (
             "neighbors",
@@ -162,7 +166,7 @@ def test_the_page_has_what_is_there_and_says_what_is_not(
     text = (tmp_path / "docs" / "analysis.md").read_text()
     assert "We tested 3 statements of the paper:" in text
     assert "| hold here in all cases | 2 |\n| hold in some cases | 0 |\n| hold in no case | 0 |\n| are level" in text
-    assert "For another 1 there are no figures to compare, because a task was not run" in text
+    assert "For another 2 there are no figures to compare, because a task was not run" in text
     assert "| NER | here | 40.0 | 39.0 | 44.5 | 45.0 |" in text
     assert "![Layers](analysis/layers.svg)" in text
     assert text.count("Not measured yet.") == 7

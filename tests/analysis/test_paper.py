@@ -181,6 +181,7 @@ def test_panels_show_the_paper_above_and_ours_below() -> None:
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["x, paper", "x", "y|z"]
     assert figure.axes[1].get_ylabel() == "F1 (%)"
+    assert [tick.get_text() for tick in figure.axes[1].get_xticklabels()] == ["a"]  # "b" has no number
     assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["2.0", "1.2", "1,000.0"]
     published_line, own, _ = series_of(TABLE)
     assert (published_line.is_published, own.is_published, own.spread) == (True, False, {"a": 0.5})

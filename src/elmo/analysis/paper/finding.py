@@ -228,7 +228,8 @@ def draw_panels(figure: Any, table: Table) -> None:
     for start, row in enumerate(row for row in (above, below) if row):
         for place, each in enumerate(row):
             axes = figure.add_subplot(height, width, start * width + place + 1)
-            draw_dots(axes, table.columns, [each], axis_label(table))
+            # Without the columns that this row has no figures for, such as settings that only some tasks had.
+            draw_dots(axes, [name for name in table.columns if name in each.values], [each], axis_label(table))
             axes.set_title(each.label)
 
 
