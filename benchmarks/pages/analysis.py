@@ -179,7 +179,7 @@ def layers(finding: Finding) -> list[Claim]:
     learned = [case for case in above(table, p.MIX, p.AVERAGE) if case.name != tagger]
     scaled = p.TASK_NAMES["snli"], p.TASK_NAMES["srl"]
     unscaled = [case for case in above(table, p.BASELINE, p.TOP_UNSCALED) if case.name in scaled]
-    fitting = "γ is close to 1 where it is learned (Figure 2): this biLM's vectors have a fitting scale without it"
+    fitting = "this biLM's vectors have a fitting scale without γ, which is close to 1 where it is learned (Figure 2)"
     return [
         Claim("The last layer alone is better than no ELMo.", above(table, p.TOP, p.BASELINE)),
         Claim("All layers are better than the last one alone.", above(table, p.MIX, p.TOP)),
