@@ -61,23 +61,11 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
         labels: dict[str, list[str]] = {}
         lemmas: set[str] = set()
         for target in recipe.targets:
-            values = Counter(chain.from_iterable(example.column(target) for example in train))
             if target == "lemma":
-                pairs = Counter(pair for e in train for pair in zip(e.tokens, e.column("lemma"), strict=True))
-                values = Counter[str]()
-                for (form, lemma), count in pairs.items():
-                    if form == EMPTY or lemma != EMPTY:
-                        values[str(LemmaRule.of(form, lemma))] += count
-                        lemmas.add(lemma)
-                if not lemmas - {EMPTY}:
-                    continue  # a word that is spelled like an empty value has a rule, but nothing can be learned
-                values = Counter({rule: count for rule, count in values.items() if count >= recipe.min_rule_count})
-                if not values:
-                    raise ElmoError(
-                        f"min_rule_count: no rule for lemmas occurs {recipe.min_rule_count} times in the training set; "
-                        "choose a lower number"
-                    )
-            if set(values) - {EMPTY}:
+                values, lemmas = _lemma_rules(train, recipe.min_rule_count)
+            else:
+                values = set(chain.from_iterable(example.column(target) for example in train))
+            if values - {EMPTY}:
                 labels[target] = sorted(values)
         if not labels:
             raise ElmoError(f"the training set has no value in its columns {', '.join(recipe.targets)}")
@@ -106,6 +94,31 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
     def as_json(self, example: ColumnSentence, prediction: TagPrediction) -> dict[str, object]:
         """Return `tokens`, and a list of values for each target."""
         return {"tokens": list(example.tokens), **{name: list(values) for name, values in prediction.items()}}
+
+
+def _lemma_rules(train: Sequence[ColumnSentence], min_count: int) -> tuple[set[str], set[str]]:
+    """Return the rules, as text, that occur often enough in a training set, and its lemmas.
+
+    Both are empty if it has no lemmas. A word that is spelled like an empty value has a rule of its own, but that alone
+    teaches nothing.
+
+    Raises:
+        ElmoError: If there are lemmas, but no rule occurs `min_count` times.
+    """
+    pairs = Counter(pair for e in train for pair in zip(e.tokens, e.column("lemma"), strict=True))
+    known = {(form, lemma): count for (form, lemma), count in pairs.items() if form == EMPTY or lemma != EMPTY}
+    lemmas = {lemma for _, lemma in known}
+    if not lemmas - {EMPTY}:
+        return set(), set()
+    counts = Counter[str]()
+    for (form, lemma), count in known.items():
+        counts[str(LemmaRule.of(form, lemma))] += count
+    rules = {rule for rule, count in counts.items() if count >= min_count}
+    if not rules:
+        raise ElmoError(
+            f"min_rule_count: no rule for lemmas occurs {min_count} times in the training set; choose a lower number"
+        )
+    return rules, lemmas
 
 
 TASK = Tag()
