@@ -29,13 +29,12 @@ def layout_of(task: Task[Any, Any, Any], path: str) -> str:
         ElmoError: If it stands for CoNLL-U, and the task does not read that.
     """
     kind = kind_by_name(path)
-    found = next((known for known in task.layouts if kind == f".{known}"), PLAIN)
-    if found == PLAIN and kind == ".conllu":
+    if kind == ".conllu" and "conllu" not in task.layouts:
         raise ElmoError(
             f"{path}: is CoNLL-U by its name, which {task.name} does not read; give plain text, or pass --text plain "
             "if it is that"
         )
-    return found
+    return next((known for known in task.layouts if kind == f".{known}"), PLAIN)
 
 
 def read_unanswered(
