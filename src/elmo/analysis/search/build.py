@@ -167,8 +167,7 @@ def build_index(
         _find_work(work, job, folder, overwrite)
         num_kept = _embed_parts(embedder, indexed, work, weights, kind)
         write_all({work / NEW / WORDS: lambda path: _write_words(path, embedder, indexed)})
-        facts = {"layer_name": layer_name(layer), "tags": indexed.tag_names, "source": indexed.source}
-        facts |= {"model_name": embedder.model_name}
+        facts = {"layer_name": layer_name(layer), "tags": indexed.tag_names, "model_name": embedder.model_name}
         _complete(work, folder, job | facts)
     done = corpus.num_sentences, corpus.num_tokens, num_kept
     return Built(folder, *done, _size_of(folder), time.perf_counter() - start)
