@@ -150,6 +150,11 @@ def test_both_processes_end_with_the_same_bits(found: list[dict[str, Any]], name
     assert found[0][name]["heldout"] == found[1][name]["heldout"]
 
 
+def test_processes_disconnect_at_the_end(found: list[dict[str, Any]]) -> None:
+    """Threads of a connection that outlived `leave` could abort a process that has come to its end (SIGABRT)."""
+    assert [findings["still connected"] for findings in found] == [False, False]
+
+
 def test_dropout_differs_between_processes(found: list[dict[str, Any]]) -> None:
     """Process 0 draws what a single process would draw. The other one never uses a seed that process 0 has used."""
     assert found[0]["whole"]["seed"] == STEPS

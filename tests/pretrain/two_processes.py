@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import weakref
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from elmo.errors import ElmoError
@@ -101,8 +103,10 @@ def main() -> None:
             place = os.environ.pop("LOCAL_RANK")  # as if torchrun had not started it
             findings[name] = train(corpus, folder / name.rstrip("-"), recipe)
             os.environ["LOCAL_RANK"] = place
-    (folder / f"rank-{rank}.json").write_text(json.dumps(findings))
+    group = weakref.ref(dist.group.WORLD)
     processes.leave()
+    findings["still connected"] = group() is not None
+    (folder / f"rank-{rank}.json").write_text(json.dumps(findings))
 
 
 if __name__ == "__main__":

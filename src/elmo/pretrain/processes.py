@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -71,6 +72,9 @@ class Processes:
                 )
             torch.cuda.set_device(place)
         if not dist.is_initialized():
+            # Functions of this module have the group of the time of its import as a default. torch's optimizers import
+            # it, and the group would outlive `leave`, with threads that can abort a process that has come to its end.
+            import_module("torch.distributed.nn.functional")
             # NCCL exchanges what is on GPUs, such as gradients, and gloo what is on the CPU, such as numbers to `sum`.
             dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo", timeout=_LONGEST_WAIT)
         return cls(dist.get_rank(), size, place)
