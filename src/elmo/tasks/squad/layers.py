@@ -50,10 +50,17 @@ class BiGRU(nn.Module):
         # each step, and takes more than twice the time. Padding at the end doesn't reach the tokens before it, so it is
         # enough to turn each sentence around within its length for the second direction. Turning twice is no change.
         steps = torch.arange(mask.shape[1], device=mask.device)
-        turned = torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - steps, steps).unsqueeze(2)
+        turned = torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - steps, steps)
         forward, backward = (cast(nn.GRUCell, direction) for direction in self.directions)
-        halves = [_run(forward, x), _run(backward, x.take_along_dim(turned, dim=1)).take_along_dim(turned, dim=1)]
+        halves = [_run(forward, x), _take_tokens(_run(backward, _take_tokens(x, turned)), turned)]
         return torch.cat(halves, dim=2).masked_fill(~mask.unsqueeze(2), 0)
+
+
+def _take_tokens(x: Tensor, places: Tensor) -> Tensor:
+    """Return the tokens of `x` (B, T, D) that stand at `places` (B, T) of their sentences."""
+    # As `take_along_dim`, which takes eight times as long, because it has an index for each number of a token.
+    first = x.shape[1] * torch.arange(len(x), device=x.device).unsqueeze(1)
+    return x.flatten(0, 1).index_select(0, (first + places).flatten()).view_as(x)
 
 
 def _run(cell: nn.GRUCell, x: Tensor) -> Tensor:
