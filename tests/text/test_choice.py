@@ -272,7 +272,7 @@ def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
     note = note_on(strange)
     assert note is not None
     assert note.startswith(
-        "67% of the first 150 tokens are not among the model's words, but of its training text only 4.0%"
+        "67% of the first 150 tokens are not among the model's words (4.0% in its training text); is this text in"
     )
     assert "in the language of the model (en), and cut as that was (tokenizer ptb)?" in note
     unnamed = note_on(strange, replace(OWN, language=None))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     "--by",
     required=True,
     metavar="COLUMN",
-    help="What divides the text into periods: a column of its metadata, or year, decade or century, taken from the "
-    "column of dates.",
+    help="What divides the text into periods: a column of its metadata; year, decade or century, taken from the "
+    "column of dates; or file: each file is a period, without any metadata.",
 )
 @click.option("--dates", metavar="COLUMN", help="The column of dates; by default the one named year or date.")
 @click.option("--word", metavar="WORD", help="Look at the uses of this word; without it, all words are ranked.")

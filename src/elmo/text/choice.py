@@ -370,6 +370,6 @@ def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: 
         return None
     language = f"in the language of the model ({own.language})" if own.language else "in the model's language"
     return (
-        f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words, but of its training "
-        f"text only {own.oov_rate:.1%}; is this text {language}, and cut as that was (tokenizer {own.tokenizer})?"
+        f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words ({own.oov_rate:.1%} in its "
+        f"training text); is this text {language}, and cut as that was (tokenizer {own.tokenizer})?"
     )
