@@ -45,6 +45,9 @@ DATA = {
 }
 """What each set of the first table is, in the order of the page."""
 
+ENGLISH = "ewt"
+"""The set of `DATA` that is no little text, and whose biLM read far more. It is left out of the summary's counts."""
+
 NOVELS = {
     "szeged-20k": "20 thousand",
     "szeged-100k": "100 thousand",
@@ -173,7 +176,7 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
         for name in names
         if name in kinds and (name, BASELINE) in means
     }
-    gains = [gain for found in gains_of.values() for gain in found]
+    gains = [gain for name, found in gains_of.items() if name != ENGLISH for gain in found]
     leads, plain_leads = (
         [
             own - other
@@ -186,22 +189,24 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
     minutes = [run.results[0].seconds / 60 for run in runs if run.kind != BASELINE]
     items: list[str] = []
     if gains:
-        by_language = ", ".join(
-            f"{statistics.mean(found):+.1f} in {DATA[name].partition(',')[0]}" for name, found in gains_of.items()
-        )
+        mean_of = {DATA[name].partition(",")[0]: statistics.mean(found) for name, found in gains_of.items()}
+        english = mean_of.pop(DATA[ENGLISH].partition(",")[0], None)
+        by_language = ", ".join(f"{mean:+.1f} in {language}" for language, mean in mean_of.items())
         better = [gain for gain in gains if gain > 0]
         span = f", by {min(better):.2f} to {max(better):.2f} points" if better else ""
         items.append(
-            f"With ELMo, {len(better)} of the {len(gains)} scores of the first table are higher than without it{span}. "
-            f"On average, the difference is {statistics.mean(gains):.1f} points: {by_language}. A gain below the "
-            "standard deviation may be due to chance."
+            f"With ELMo, {len(better)} of the {len(gains)} scores of {len(mean_of)} old languages are higher than "
+            f"without it{span}. On average, the difference is {statistics.mean(gains):.2f} points: {by_language}. A "
+            "gain below the standard deviation may be due to chance."
+            + ("" if english is None else f" In English, with more words and a larger biLM, it is {english:+.1f}.")
         )
     if leads:
         items.append(
-            f"{len(leads)} scores can be compared with LiBERTus, a transformer pretrained from random weights on such "
-            f"texts. With ELMo, {sum(lead > 0 for lead in leads)} of them are higher than its own, by {min(leads):.1f} "
-            f"to {max(leads):.1f} points; without ELMo, {sum(lead > 0 for lead in plain_leads)} are, by "
-            f"{min(plain_leads):.1f} to {max(plain_leads):.1f} points. So most of the difference is due to the tagger."
+            f"With ELMo, {sum(lead > 0 for lead in leads)} of the {len(leads)} scores that can be compared with "
+            "LiBERTus, a transformer pretrained from random weights on such texts, are higher than its own, by "
+            f"{min(leads):.1f} to {max(leads):.1f} points. Without ELMo, {sum(lead > 0 for lead in plain_leads)} are, "
+            f"by {min(plain_leads):.1f} to {max(plain_leads):.1f} points. So most of the difference is due to the "
+            "tagger."
         )
     if minutes:
         items.append(f"A tagger with ELMo takes {min(minutes):.0f} to {max(minutes):.0f} minutes on one core.")
@@ -300,11 +305,13 @@ def _pretraining(bilms: Sequence[tuple[str, dict[str, Any]]]) -> str:
     if not bilms:
         return ""
     rows = [
-        f"| `{name}` | {facts['step']:,} of {facts['total_steps']:,} | {facts['seconds'] / 60:.1f} | "
+        f"| `{name}` | {facts['step']:,} of {facts['total_steps']:,} | {facts['best_step'] or facts['step']:,} | "
+        f"{facts['seconds'] / 60:.1f} | "
         f"{facts['peak_mb']:,} | {facts['heldout_perplexity']:,.1f} | {facts['machine']} | `{facts['command']}` |\n"
         for name, facts in bilms
     ]
-    head = "| set | steps | minutes | MB | held-out perplexity | machine | command |\n|---|---|---|---|---|---|---|\n"
+    columns = ["set", "steps", "step that was kept", "minutes", "MB", "held-out perplexity", "machine", "command"]
+    head = f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
     note = "Each set has a vocabulary of its own, so the perplexities of two rows can't be compared.\n\n"
     return f"## Pretraining\n\n{note}{head}{''.join(rows)}\n"
 

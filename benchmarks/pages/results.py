@@ -95,8 +95,8 @@ curves of the trainings show, task by task:
   on the dev set ([curve](lab-notes.md#figure-1-training-on-few-examples-ended-too-early)). The
   names of its test set were chosen because they are rare or new. Four times as much
   pretraining [gains nothing on it](lab-notes.md#names-with-the-third-version-of-en). Its tweets
-  and posts are unlike the text of `en`. On WikiGold, it seems to gain a point (one seed with
-  the first version of `en`). A biLM of [a million tokens of
+  and posts are unlike the text of `en`. On WikiGold, the longer pretraining seems to gain a
+  point (one seed with the first version of `en`). A biLM of [a million tokens of
   Spanish](lab-notes.md#spanish-names-with-a-bilm-of-a-million-tokens) gains 1.3 points on the
   Spanish names of CoNLL 2002, and 3.7 on their dev set. There the model with ELMo is better after
   ten of fifteen epochs than the baseline ever is.
