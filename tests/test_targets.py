@@ -11,7 +11,7 @@ from typing import IO
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.targets import LOCK, alone_in, remove_leftovers, unfinished_folder
+from elmo.targets import JOB, LOCK, PROGRESS, alone_in, remove_leftovers, unfinished_folder
 
 fcntl = pytest.importorskip("fcntl", reason="needs the locks of Unix")
 
@@ -88,6 +88,23 @@ def test_unfinished_work_is_removed_unless_it_is_kept(is_kept: bool, tmp_path: P
                 pass
         assert (folder / "part" / "data").exists() == is_kept
         assert folder.exists() == is_kept
+
+
+@pytest.mark.parametrize("name", [PROGRESS, JOB])
+def test_work_that_can_be_continued_is_not_removed_by_another_command(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / name).touch()
+    with (
+        pytest.raises(ElmoError, match=r"a\.h5: another command was interrupted, and can be continued from .*work; "),
+        unfinished_folder(folder, tmp_path / "a.h5"),
+    ):
+        pass
+    remove_leftovers(folder)
+    assert (folder / name).exists()
+    (folder / name).unlink()
+    remove_leftovers(folder)
+    assert not folder.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")

@@ -92,6 +92,10 @@ def alone_in(folder: Path, name: str = LOCK, *, wait: bool = False) -> Generator
                 (folder / name).unlink()
 
 
+PROGRESS, JOB = "progress.json", "job.json"
+"""The files that unfinished work has if it is to be continued: vectors have the first, and indexes the second."""
+
+
 def work_folder_of(path: Path) -> Path:
     """Return the folder that holds the unfinished work on `path`."""
     return path.with_name(f".{path.name}.unfinished")
@@ -99,7 +103,7 @@ def work_folder_of(path: Path) -> Path:
 
 @contextmanager
 def unfinished_folder(
-    folder: Path, target: Path, is_kept: Callable[[], bool], *, wait: bool = False
+    folder: Path, target: Path, is_kept: Callable[[], bool] | None = None, *, wait: bool = False
 ) -> Generator[None]:
     """Make and lock the folder for unfinished work on a target. It is removed at the end of the context.
 
@@ -108,29 +112,40 @@ def unfinished_folder(
     Args:
         folder: The folder, which is made unless it exists.
         target: What the work will become, for messages.
-        is_kept: Called at the end; the folder stays if it returns True.
+        is_kept: Called at the end; the folder stays if it returns True. None for work that is never continued.
         wait: Whether to wait while another process has the lock.
 
     Raises:
-        ElmoError: If another process has the lock and `wait` is false.
+        ElmoError: If another process has the lock and `wait` is false, or if `is_kept` is None and the folder holds
+            work that another command can continue.
     """
     with _hold(folder / LOCK, target, make_folder=True, wait=wait) as lock:
+        if is_kept is None and _can_be_continued(folder):
+            raise ElmoError(
+                f"{target}: another command was interrupted, and can be continued from {folder}; continue it, name "
+                "another target, or remove that folder"
+            )
         try:
             with naming(target):
                 yield
         finally:
-            if _is_at(folder / LOCK, lock) and not is_kept():
+            if _is_at(folder / LOCK, lock) and not (is_kept and is_kept()):
                 _remove(folder, lock)
 
 
-def remove_leftovers(folder: Path, is_kept: Callable[[], bool]) -> None:
+def _can_be_continued(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (PROGRESS, JOB))
+
+
+def remove_leftovers(folder: Path, is_kept: Callable[[], bool] | None = None) -> None:
     """Remove the folder for unfinished work on a target that is complete.
 
     A process leaves it there if it is killed between moving its result to the target and tidying up.
 
     Args:
         folder: The folder, which need not exist. It stays while another process has its lock.
-        is_kept: The folder stays if it returns True; called while the lock is held.
+        is_kept: The folder stays if it returns True; called while the lock is held. None for work that is never
+            continued: then the folder stays if it holds work of another command that can be.
     """
     if folder.is_dir():
         with suppress(ElmoError), unfinished_folder(folder, folder, is_kept):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 import zipfile
 from collections.abc import Callable
 from itertools import product
@@ -25,6 +27,7 @@ from commands import run, run_main
 from elmo import formats
 from elmo.cli.main import cli
 from elmo.config import TextConfig
+from elmo.embed import load
 from elmo.embed.description import find_vectors
 from elmo.errors import ElmoError
 
@@ -167,9 +170,21 @@ def test_convert_stores_half_precision(tmp_path: Path) -> None:
 
 def test_a_model_that_cannot_be_converted_leaves_nothing(tmp_path: Path) -> None:
     source = make_unicode(tmp_path / "model")
-    result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "copy")])
+    result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "new" / "copy")])
     assert isinstance(result.exception, ElmoError)
-    assert not (tmp_path / "copy").exists()
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_error_while_a_model_is_written_names_the_target(tmp_path: Path) -> None:
+    model = make_model()
+    with torch.no_grad():
+        next(model.bilm.parameters()).fill_(1e5)
+    formats.save_native(model, tmp_path / "model")
+    target = tmp_path / "half"
+    result = CliRunner().invoke(cli, ["convert", str(tmp_path / "model"), str(target), "--storage", "float16"])
+    assert isinstance(result.exception, ElmoError)
+    assert str(result.exception).startswith(f"{target}/model.safetensors: tensor ")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_convert_writes_where_a_link_leads(tmp_path: Path) -> None:
@@ -215,6 +230,24 @@ def test_a_file_of_vectors_of_no_shape(tmp_path: Path) -> None:
     found = find_vectors(tmp_path / "long.npz")
     assert found is not None
     assert (found.num_sentences, found.width) == (1, 6)
+
+
+def test_facts_of_another_program_are_of_any_type(tmp_path: Path) -> None:
+    load("en").write(tmp_path / "v.npz", [["a"]], facts={"num_tokens": "many"})
+    assert "vectors of tokens: 1 sentence, " in run("info", str(tmp_path / "v.npz"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+@pytest.mark.parametrize("ending", ["npz", "h5", "parquet"])
+def test_a_file_of_vectors_whose_name_is_not_utf8(ending: str, tmp_path: Path) -> None:
+    if ending == "parquet":
+        pytest.importorskip("pyarrow", reason="needs the extra 'parquet'")
+    path = tmp_path / os.fsdecode(b"caf\xe9.") / f"v.{ending}"
+    path.parent.mkdir()
+    load("en").write(path, [["a"]])
+    found = find_vectors(path)
+    assert found is not None
+    assert found.num_sentences == 1
 
 
 def test_a_table_of_another_program(tmp_path: Path) -> None:

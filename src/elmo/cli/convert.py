@@ -50,6 +50,7 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
     """
     from elmo.formats import load, save_bilm, save_native
     from elmo.formats.card import CARD
+    from elmo.formats.model import require_bytes
     from elmo.targets import unfinished_folder, work_folder_of
 
     if kind == "bilm" and storage != "float32":
@@ -58,15 +59,19 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
         )
     _require_new_or_model(target, kind)  # before a long download or conversion
     model = load(source)
+    require_bytes(model, "converted")  # before a folder is made
     place = target.resolve()  # a folder can't take the place of a link
     place.parent.mkdir(parents=True, exist_ok=True)
     # TARGET appears complete or not at all: files are written to another folder, where a killed run also leaves them.
     work = work_folder_of(place)
-    with unfinished_folder(work, target, lambda: False):
+    with unfinished_folder(work, target):
         made = work / "model"
         if made.exists():
             shutil.rmtree(made)
-        save_native(model, made, storage=storage) if kind == "native" else save_bilm(model, made)
+        try:
+            save_native(model, made, storage=storage) if kind == "native" else save_bilm(model, made)
+        except ElmoError as error:
+            raise ElmoError(str(error).replace(str(made), str(target))) from None
         _require_new_or_model(target, kind)  # again: someone may have made it meanwhile
         # Whether TARGET is the same model is decided by its files, once there is something to compare them with. A
         # script that was stopped between two commands can then be started again.

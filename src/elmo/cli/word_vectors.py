@@ -34,7 +34,7 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     if is_corpus and (told := [name for name in reading if is_given(name)]):
         raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
     unfinished = work_folder_of(out.absolute())
-    with unfinished_folder(unfinished, out, lambda: False), TemporaryDirectory(dir=unfinished) as work:
+    with unfinished_folder(unfinished, out), TemporaryDirectory(dir=unfinished) as work:
         if is_corpus:
             corpus = Corpus.open(source)
             corpus.verify()

@@ -18,10 +18,9 @@ from elmo.embed.append import DATA
 from elmo.embed.batching import Sentence, check_sentence
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, sync, write_all, write_json
-from elmo.targets import LOCK, remove_leftovers, unfinished_folder, work_folder_of
+from elmo.targets import LOCK, PROGRESS, remove_leftovers, unfinished_folder, work_folder_of
 
 FORMAT = 1
-PROGRESS = "progress.json"
 SKIPPED_TOGETHER = 1000
 """Number of sentences that are read and added to the checksum at a time when a run skips finished ones."""
 

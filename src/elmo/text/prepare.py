@@ -131,9 +131,9 @@ def prepare(
     work = work_folder_of(folder.absolute())
     if os.path.lexists(folder):
         # The process that made it may have been killed before it tidied up; nothing there is ever continued.
-        remove_leftovers(work, is_kept=lambda: False)
+        remove_leftovers(work)
         return _open_same(folder, _facts(settings, source, paths, vocabulary))
-    with unfinished_folder(work, folder, is_kept=lambda: False):
+    with unfinished_folder(work, folder):
         # What a killed process left has to go: `merge` appends to its files.
         for name in ("parts", "corpus"):
             shutil.rmtree(work / name, ignore_errors=True)

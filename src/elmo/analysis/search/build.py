@@ -34,7 +34,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.progress import show_progress
 from elmo.schema import require_choice
-from elmo.targets import require_parent, unfinished_folder, work_folder_of
+from elmo.targets import JOB, require_parent, unfinished_folder, work_folder_of
 from elmo.text.reading import Reading
 
 PART_TOKENS = 1 << 20
@@ -47,8 +47,8 @@ ADD_TOKENS = 1 << 14
 MAX_WORDS = 50_000
 """Number of the most frequent types whose vectors without context are kept."""
 
-NEW, OLD, JOB = "new", "old", "job.json"
-"""Names in the folder of unfinished work: the new index, the old one that it replaces, and what the work is for."""
+NEW, OLD = "new", "old"
+"""Names in the folder of unfinished work: the new index, and the old one that it replaces."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import State
 from elmo.progress import show_progress
-from elmo.targets import unfinished_folder, work_folder_of
+from elmo.targets import PROGRESS, unfinished_folder, work_folder_of
 from elmo.tasks.recipe import ElmoConfig
 from elmo.text.choice import is_lower_case
 from elmo.text.conllu import without_spaces
@@ -126,7 +126,7 @@ class LiveLayers:
         The rest of a text that begins at a window is cut into the same windows as the whole text, so the numbers are
         the same to the bit.
         """
-        data, progress = work / "data", work / "progress.json"
+        data, progress = work / "data", work / PROGRESS
         with unfinished_folder(work, path, progress.exists, wait=True):
             if path.exists():  # another process made it, or one that was killed a moment later
                 progress.unlink(missing_ok=True)
