@@ -65,7 +65,8 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
     except ElmoError as error:
         # The error may name the section itself, as in "training.max_steps: 0 is not positive".
         source, _, section = where.rpartition(": ")
-        raise ElmoError(f"{source if source and str(error).startswith(f'{section}.') else where}: {error}") from None
+        known = source if str(error).startswith(f"{section}.") else where
+        raise ElmoError(f"{known}: {error}" if known else str(error)) from None
 
 
 def _nearest_key(key: str, hints: Mapping[str, Any]) -> str | None:

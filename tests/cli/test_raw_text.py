@@ -57,6 +57,33 @@ def test_raw_and_tokenized_text_give_the_same_vectors(run: Run) -> None:
         assert all((raw[name][()] == tokenized[name][()]).all() for name in "012")
 
 
+def test_raw_held_out_text_is_noticed(run: Run) -> None:
+    """A corpus of tokenized text is cut at spaces; so is its held-out text, which may be raw by mistake."""
+    assert run("prepare", "corpus", "tokenized.txt", "--min-count", "1")[0] == 0
+    steps = ["pretrain", "corpus", "tiny", "--recipe", "tiny", "--max-steps", "1", "--set", "training.batch_size=1"]
+    for name, is_raw in (("raw", True), ("tokenized", False)):
+        code, _, err = run(*steps, "--heldout", f"{name}.txt")
+        assert (code, f"elmo: {name}.txt: this looks like raw text, and is cut at spaces only" in err) == (0, is_raw)
+
+
+def test_finetuning_reads_held_out_text_as_it_is(run: Run) -> None:
+    """The text that is trained on may be tokenized where held-out text is raw, and the other way round."""
+    tuned = ["finetune", "model", "--new-softmax", "--min-count", "1", "--batch-size", "1", "--json"]
+    found: dict[str, dict[str, float]] = {}
+    for name in ("raw", "tokenized"):
+        arguments = [*tuned[:2], name, "tokenized.txt", *tuned[2:], "--heldout", f"{name}.txt"]
+        code, out, err = run(*arguments)
+        assert (code, err) == (0, "")
+        found[name] = json.loads(out)
+    assert found["raw"]["perplexity_after"] == found["tokenized"]["perplexity_after"]
+    assert found["raw"]["reading"] == found["tokenized"]["reading"]
+    code, out, _ = run("finetune", "model", "other", "raw.txt", *tuned[2:-1])
+    assert (code, out.endswith("; raw text, cut as the model's training text was (tokenizer ptb, paragraphs)\n")) == (
+        0,
+        True,
+    )
+
+
 def test_options_hold_and_are_commented_on(run: Run) -> None:
     code, out, err = run("embed", "model", "raw.txt", "a.h5", "--tokenizer", "whitespace", "--json")
     assert code == 0
@@ -217,7 +244,8 @@ def test_the_beginning_of_a_long_conllu_file_is_looked_at_in_whole_lines(run: Ru
     assert json.loads(out)["num_tokens"] == SAMPLE_CHARACTERS // len(line)
     Path("a.conllu").write_text(f"{line * 2}2\tword\n")
     code, _, err = run("embed", "model", "a.conllu", "b.npz")
-    says = "2 columns between tabs; CoNLL-U has 10 (the file is read as CoNLL-U because of its name or an option)"
+    why = "because of its name, an option or the text to train on"
+    says = f"2 columns between tabs; CoNLL-U has 10 (the file is read as CoNLL-U {why})"
     assert (code, err) == (2, f"elmo: a.conllu, line 3: {says}\n")
 
 
@@ -251,7 +279,8 @@ def test_the_packaged_model_reads_raw_english(run: Run) -> None:
     code, _, err = run("embed", "en", "de.txt", "de.h5", "--layers", "token")
     assert code == 0
     assert re.match(
-        r"elmo: de.txt: \d\d% of the first 260 tokens are not among the model's words, but of its train", err
+        r"elmo: de.txt: \d\d% of the first 260 tokens are not among the model's words \(\d\.\d% in its training text",
+        err,
     )
 
 
@@ -278,7 +307,7 @@ def test_python_notices_text_that_the_model_does_not_know(recwarn: pytest.Warnin
     model = package.load("en")
     model.embed_text("Sie spielen.")
     assert len(recwarn) == 0, "too short"
-    with pytest.warns(UserWarning, match=r"of the first 14 tokens are not among the model's words, .*\(en\)") as told:
+    with pytest.warns(UserWarning, match=r"of the first 14 tokens are not among the model's words \(.*\(en\)") as told:
         model.tokenize(german)
     assert (len(told), told[0].filename) == (1, __file__), "it points at the caller"
     model.embed_text(german)

@@ -22,7 +22,10 @@ def test_the_length_of_the_text_decides(num_tokens: int, name: str, wide: int, t
     named = load_pretraining_recipe(name)
     assert (recipe.char_cnn.num_filters, recipe.lstm.projection_dim) == (named.char_cnn.num_filters, wide)
     assert line.startswith(f"auto: {num_tokens:,} tokens: recipe {name}")
+    assert f"; {2 * wide} wide with " in line
     assert "\n" not in line
+    _, line = choose_recipe(num_tokens, tmp_path / "run", {"bidirectional": False})
+    assert f"; {wide} wide with " in line
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,7 @@ def test_raw_text_is_cut_as_the_models_own(pretrained: Path, tmp_path: Path) -> 
         ({"patience": 2}, "training.patience: fine-tuning measures only before and after"),
         ({"optimizer": "muon"}, "learning_rate: the default is for Adagrad; choose one for muon"),
         ({"epochs": 2}, "training: unknown key 'epochs'.*did you mean n_epochs"),
+        ({"batch_size": 0}, r"^training\.batch_size: 0 is not positive"),
     ],
 )
 def test_settings_are_checked_first(

@@ -47,6 +47,9 @@ def test_a_folder_of_something_else_is_refused(folder, content, says):
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(ElmoError, match="none: no such corpus folder"):
         Corpus.open(tmp_path / "none")
+    (tmp_path / "text.txt").touch()
+    with pytest.raises(ElmoError, match=r"text\.txt: is a file, not a corpus folder; make one of it with 'elmo"):
+        Corpus.open(tmp_path / "text.txt")
 
 
 def test_an_incomplete_description_is_refused(folder):

@@ -223,6 +223,8 @@ def test_expand(tmp_path):
     assert relative("[x].txt") == ["[x].txt"]
     assert relative("**/d.txt") == [f"folder.txt{os.sep}d.txt"]
     assert expand(["-"]) == expand("-") == ["-"]
+    with pytest.raises(ElmoError, match=r"^the name of a file is empty"):
+        expand([""])
     assert expand(tmp_path / "a.txt") == expand([tmp_path / "a.txt"])
     for pattern, problem in {"no.txt": "no such file", "*.gz": "no file matches", "folder.txt": "is a folder"}.items():
         with pytest.raises(ElmoError, match=re.escape(f"{tmp_path / pattern}: {problem}")):

@@ -410,6 +410,12 @@ def test_a_wide_space_before_a_period_is_kept(space, language):
     assert split_sentences(" ".join(sentences), language) == sentences
 
 
+@pytest.mark.skipif(importlib.util.find_spec("sentencex") is None, reason="needs the extra sentences")
+def test_a_wide_space_between_periods_is_no_panic():
+    """In Kazakh, sentencex 1.0.32 cuts within such a space."""
+    assert "".join(split_sentences("U.S.A.\u00a0.\u00a0. Сосын кетті.", "kk")).endswith("Сосын кетті.")
+
+
 def test_sentences_of_english_need_no_other_rules(monkeypatch):
     """Text of no particular language, whose code is `xx`, needs no other rules either."""
     monkeypatch.setattr("elmo.text.rules.import_extra", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
     from elmo.pretrain.finetuning import FineTuning
+    from elmo.text.choice import Choice
 
 
 @click.command(
@@ -106,7 +108,9 @@ def command(
     settings |= {key: value for key, value in flags.items() if value is not None}
     finetuning_config(loaded, settings, new_softmax)  # what is wrong with it is said before any text is read
     paths = expand(inputs)
-    chosen = choose_reading(loaded, paths, **reading).reading
+    choice = choose_reading(loaded, paths, **reading)
+    # Held-out text may be raw where the text is tokenized, or the other way round.
+    measured = () if heldout is None else read_some(heldout, choose_reading(loaded, [heldout], **reading).reading)
     try:
         result = finetune(
             loaded,
@@ -114,28 +118,29 @@ def command(
             folder,
             settings=settings,
             new_softmax=new_softmax,
-            heldout=read_some(heldout, chosen) if heldout else (),
+            heldout=measured,
             device=device,
-            reading=chosen,
+            reading=choice.reading,
             min_count=min_count,
         )
     except FineTuningStoppedError:
         figures = {"folder": str(folder), "done": False}
         print_result(f"{folder}: stopped; run the same command again to continue", figures, as_json)
         return
-    _report(folder, result, as_json)
+    _report(folder, result, choice, as_json)
 
 
-def _report(folder: Path, result: FineTuning, as_json: bool) -> None:
+def _report(folder: Path, result: FineTuning, choice: Choice, as_json: bool) -> None:
     text = "held-out text" if result.is_heldout else "the training text itself"
     print_result(
-        f"{folder}: perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on {text}",
+        f"{folder}: perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on {text}{choice}",
         {
             "folder": str(folder),
             "done": True,
             "perplexity_before": result.before.mean,
             "perplexity_after": result.after.mean,
             "measured_on": text,
+            "reading": asdict(choice.reading),
         },
         as_json,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from elmo.cli.shared import device_option, examples, json_option, print_result
+from elmo.cli.shared import device_option, examples, json_option, note_on_raw_text, print_result
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None) -> list[list
     elif tokenizer is None:
         tokenizer = reading.tokenizer
         refuse_code(tokenizer, f"{corpus.folder}:", f"if you trust it, add --tokenizer {tokenizer}")
+        if tokenizer == "whitespace":
+            note_on_raw_text([path], reading.text, reading.encoding)
     return read_some(path, replace(reading, tokenizer=tokenizer))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,8 +135,13 @@ def _store_state(
         state = mean_state(loaded, show_progress("reading", "sentences", None, passing))
         save_warm_state(state, folder, loaded.bilm)
     print_result(
-        f"{folder / WARM}: warm state of {counted(len(lengths), 'sentence')}, {counted(sum(lengths), 'token')}",
-        {"file": str(folder / WARM), "num_sentences": len(lengths), "num_tokens": sum(lengths)},
+        f"{folder / WARM}: warm state of {counted(len(lengths), 'sentence')}, {counted(sum(lengths), 'token')}{choice}",
+        {
+            "file": str(folder / WARM),
+            "num_sentences": len(lengths),
+            "num_tokens": sum(lengths),
+            "reading": asdict(choice.reading),
+        },
         as_json,
     )
 

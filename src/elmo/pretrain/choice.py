@@ -56,7 +56,7 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
     recipe = load_pretraining_recipe(size.name, {**size.changes, **settings})
     bound = "" if size.below == float("inf") else f", for fewer than {size.below:,.0f}"
     return recipe, (
-        f"auto: {num_tokens:,} tokens: recipe {size.name}{bound}; {2 * recipe.lstm.projection_dim} wide with "
+        f"auto: {num_tokens:,} tokens: recipe {size.name}{bound}; {recipe.bilm.width} wide with "
         f"{recipe.lstm.dim} cells, dropout {recipe.training.dropout:g}, {_end_of(recipe.training, num_tokens)}"
     )
 

@@ -26,7 +26,13 @@ from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
-from elmo.pretrain.checkpoint import PretrainingProgress, common_tensors, resume_pretraining, row_tensors
+from elmo.pretrain.checkpoint import (
+    PretrainingProgress,
+    common_tensors,
+    has_checkpoint,
+    resume_pretraining,
+    row_tensors,
+)
 from elmo.pretrain.objective import Batches, Objective, TrainingBatch, make_softmax
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.perplexity import Perplexity, perplexity_unless, require_heldout
@@ -351,9 +357,11 @@ class Pretrainer:
 
     def _not_finite(self, what: str) -> ElmoError:
         """Return the error to raise if numbers of the training, `what`, are not finite any more."""
+        saved = has_checkpoint(self.run_folder.checkpoints)
+        where = f" in a new folder; the model in {self.run_folder.path}, which was saved before, can be its start"
         return ElmoError(
-            f"step {self.progress.step}: {what} is not finite; start a run in a new folder from what this one saved "
-            "last (start=MODEL), with a lower training.learning_rate"
+            f"step {self.progress.step}: {what} is not finite; start again with a lower training.learning_rate"
+            f"{where if saved else ''}"
         )
 
     def _model_of(self, objective: Objective) -> Model:
@@ -407,15 +415,15 @@ def _require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, proc
             parts = ("char_cnn", "lstm")
             other = [f"{part}.{key}" for part in parts for key in own[part] if own[part][key] != wanted[part][key]]
             raise ElmoError(
-                f"{start.origin}: has other sizes than the recipe ({', '.join(other) or 'bidirectional'}); use the "
-                "recipe that it was trained with"
+                f"the model to start from has other sizes than the recipe ({', '.join(other) or 'bidirectional'}); use "
+                f"the recipe that it was trained with ({start.origin})"
             )
         if start.softmax is not None:
             require_softmax(start)
         if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
             raise ElmoError(
-                f"{start.origin}: has another vocabulary than {corpus.folder}; prepare the text again with the "
-                "model's (vocabulary=FILE), the vocabulary.txt of its folder"
+                f"the model to start from has another vocabulary than {corpus.folder}; prepare the text again with the "
+                f"model's (vocabulary=FILE), the vocabulary.txt of its folder ({start.origin})"
             )
     # Stream b begins at sentence b of the shuffled corpus, whose end is followed by its beginning.
     if processes.is_first and corpus.num_sentences < training.batch_size:

@@ -297,6 +297,8 @@ def read_description(folder: Path) -> dict[str, Any]:
         ElmoError: If the file is missing, is damaged or has another format.
     """
     path = folder / DESCRIPTION
+    if folder.is_file():
+        raise ElmoError(f"{folder}: is a file, not a corpus folder; make one of it with 'elmo prepare corpus {folder}'")
     if not folder.is_dir():
         raise ElmoError(f"{folder}: no such corpus folder; make one with 'elmo prepare {folder} TEXT'")
     if not path.is_file():

@@ -75,6 +75,8 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
     """
     paths: list[str] = []
     for pattern in map(str, [patterns] if isinstance(patterns, str | Path) else patterns):
+        if not pattern:
+            raise ElmoError("the name of a file is empty; is it a variable that is not set?")
         # The shell's `<(command)` is a named pipe. A file whose name looks like a glob is still that file.
         if pattern == STDIN or Path(pattern).is_file() or Path(pattern).is_fifo():
             paths.append(pattern)

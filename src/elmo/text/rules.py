@@ -135,8 +135,9 @@ _LONGEST_ABBREVIATION = 12
 """How far to look back from a period. Without a limit, many periods in one long word would take quadratic time."""
 _ACRONYM = re.compile(rf"{_LETTER}{{1,2}}(?:\.{_LETTER}{{1,2}})+")
 _NOT_FINAL = re.compile(_TITLES)
-_WIDE_SPACES = re.compile(r"(?<=[A-Z])[^\S\x1c-\x1f]+(?=\.)")
-"""Spaces of any kind between a capital and a period. The separators of ASCII (FS to US) are no spaces for sentencex."""
+_WIDE_SPACES = re.compile(r"(?<=[A-Z.])[^\S\x1c-\x1f]+(?=\.)")
+"""Spaces of any kind between a capital or a period and a period. The separators of ASCII (FS to US) are no spaces for
+sentencex."""
 
 _OWN_LANGUAGES = ("en", "km", "bo", "xx", "und")
 """Languages that our own rules are for (sentencex does not know the marks of Khmer and Tibetan), or that are none."""
@@ -241,7 +242,8 @@ def _has_sentencex() -> bool:
 
 def _spans_by_language(paragraph: str, language: str) -> Iterator[tuple[int, int]]:
     sentencex = import_extra("sentencex", "splitting sentences by language")
-    # At "plan A\u00a0.", sentencex 1.0.32 cuts within the space, which is two bytes, and the whole process panics.
+    # At "plan A\u00a0.", and in Kazakh at "A.\u00a0.", sentencex 1.0.32 cuts within the space, which is two bytes, and
+    # the whole process panics.
     plain = _WIDE_SPACES.sub(lambda spaces: " " * len(spaces[0]), paragraph)
     start = 0
     for boundary in sentencex.get_sentence_boundaries(language, plain):
