@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections import Counter
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+import make_many_langs
 from bridge import make_model
 from elmo import formats
 from elmo.embed import Embedder, load
@@ -249,6 +251,27 @@ def test_arrays_are_handed_over_and_their_memory_is_freed(monkeypatch) -> None:
     for got in (handed, unpack(pack(arrays))):
         for one, other in zip(got, arrays, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_an_array_that_was_handed_over_does_not_keep_the_others() -> None:
+    one, _ = unpack(pack([np.ones((1, 4), np.float32), np.ones((1000, 4), np.float32)]))
+    assert one.base is None or one.base.nbytes == one.nbytes
+
+
+def test_a_closed_embedder_says_so(folder: Path) -> None:
+    with ParallelEmbedder(folder, ["cpu"]) as embedder:
+        pass
+    with pytest.raises(ElmoError, match=r"^the embedder was closed; make a new one$"):
+        embedder.embed(SENTENCES)
+
+
+def test_warnings_of_the_processes_are_said_once(tmp_path: Path) -> None:
+    make_many_langs.make(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"config_path": "elsewhere.json"}))
+    with pytest.warns(UserWarning, match=r"^config\.json: the settings that config_path names") as caught:
+        ParallelEmbedder(tmp_path, ["cpu", "cpu"]).close()
+    assert len(caught) == 1
 
 
 def test_few_memory_files_stay_open() -> None:

@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import elmo
+import make_many_langs
+import make_words
 from comparing import assert_same
 from elmo import formats
 from elmo.embed import Embedder
@@ -149,6 +151,35 @@ def test_layer_0_alone_carries_the_state_too(folder: Path, layers: Any) -> None:
     found = embedder.embed([["a"]], layers=layers, state="carry")
     assert_same(found, [array[0] for array in other.embed([["a"]], layers="all", state="carry")])
     assert_same(embedder.embed([["b"]], state="carry"), other.embed([["b"]], state="carry"), atol=0)
+
+
+def test_layers_without_weight_are_zeros(folder: Path) -> None:
+    """They carry the state as any others do."""
+    embedder, other = elmo.load(folder), elmo.load(folder)
+    for state in ("zero", "carry"):
+        assert not any(array.any() for array in embedder.embed(SENTENCES, layers=[0, 0, 0], state=state))
+    other.embed(SENTENCES, state="carry")
+    assert_same(embedder.embed(SENTENCES, state="carry"), other.embed(SENTENCES, state="carry"))
+
+
+def test_layer_weights_that_are_too_large(model: Embedder) -> None:
+    with pytest.raises(ElmoError, match=r"^layers: with these weights, the vectors are not finite; give smaller ones$"):
+        model.embed(SENTENCES, layers=[1e38, 1e38, 1e38])
+
+
+@pytest.mark.parametrize("kind", ["words", "many_langs"])
+def test_does_not_follow_a_model_whose_training_goes_on(kind: str, tmp_path: Path) -> None:
+    makers = {"words": make_words.make, "many_langs": make_many_langs.make}
+    makers[kind](tmp_path)
+    loaded = formats.load(tmp_path)
+    loaded.bilm.train()
+    embedder, words = Embedder(loaded), [["a", "play"], ["saw"]]
+    wanted = embedder.embed(words[:1])
+    with torch.no_grad():
+        for parameter in loaded.bilm.parameters():
+            parameter += 1.0
+    assert_same(embedder.embed(words[:1]), wanted)
+    assert_same(embedder.embed(words[1:]), elmo.load(tmp_path).embed(words[1:]))
 
 
 def test_a_call_from_zeros_leaves_the_carried_state(folder: Path) -> None:

@@ -85,6 +85,13 @@ def test_files_say_what_they_hold_and_what_made_them(model: Embedder, folder: Pa
         assert found.facts["num_tokens"] == sum(map(len, SENTENCES))
 
 
+def test_facts_of_the_caller_do_not_replace_ours(model: Embedder, folder: Path) -> None:
+    model.write(folder / "v.npz", SENTENCES, layers=np.array([0.2, 0.3, 0.5]), facts={"model": "mine"})
+    found = find_vectors(folder / "v.npz")
+    assert found is not None
+    assert (found.facts["model"], found.facts["layers"]) == (model.model_name, "[0.2, 0.3, 0.5]")
+
+
 @pytest.mark.parametrize("ending", ["h5", "npz", "parquet"])
 def test_facts_that_no_file_can_store(model: Embedder, folder: Path, ending: str) -> None:
     """A file name may have bytes that are not UTF-8. Anything but a string or a number is refused before any work."""

@@ -419,5 +419,7 @@ def test_a_single_sentence_is_not_a_batch(tiny_config: Callable[..., BiLMConfig]
     layer = ElmoModule(BiLM(tiny_config()), 1)
     with pytest.raises(ElmoError, match=r"inputs: expected \(…, T, C\) with a batch axis and C ≥ 3, found \(2, 50\)"):
         layer(batch_to_ids([["a", "word"]])[0])
+    with pytest.raises(ElmoError, match=r"^max_characters: 2 has no room for a character; use 3 or more$"):
+        batch_to_ids([["a"]], 2)
     with pytest.raises(ElmoError, match=r"C ≥ 3, found \(1, 2, 1\)"):
         layer(torch.ones(1, 2, 1, dtype=torch.long))

@@ -138,7 +138,8 @@ def _describe_result(path: Path) -> tuple[str, dict[str, Any]] | None:
 
 def _tell_vectors(vectors: VectorFile) -> str:
     """Tell what a file of vectors holds, and what made it."""
-    tokens = f" and {counted(vectors.facts['num_tokens'], 'token')}" if "num_tokens" in vectors.facts else ""
+    num_tokens = vectors.facts.get("num_tokens")  # of any type, in a file of another program
+    tokens = f" and {counted(num_tokens, 'token')}" if isinstance(num_tokens, int) else ""
     layers = "" if vectors.num_layers is None else f", {counted(vectors.num_layers, 'layer')}"
     numbers = "" if vectors.width is None else f"{layers}, {vectors.width} wide, {vectors.dtype}"
     kind = "sentences" if vectors.pooled else "tokens"

@@ -128,8 +128,9 @@ def _read_npz(path: Path) -> VectorFile | None:
 
 def _read_parquet(path: Path) -> VectorFile | None:
     pq = import_extra("pyarrow.parquet", f"{path}: reading Parquet")
+    opened = path.open("rb")  # by Python, since pyarrow takes no names that aren't UTF-8
     try:
-        with pq.ParquetFile(path) as file:
+        with opened, pq.ParquetFile(opened) as file:
             schema, num_sentences = file.schema_arrow, file.metadata.num_rows
     except (OSError, ValueError) as error:  # pyarrow's errors are among them
         raise ElmoError(f"{path}: is damaged ({error}); write it again") from None

@@ -136,9 +136,7 @@ class Embedder(SentenceEmbedder):
             before = _take_rows(state, indices) if options.carry and state else state
             mixed, after = self._run(vectors, batch, options, before)
             if not np.isfinite(mixed).all():
-                raise ElmoError(
-                    "the model's vectors are not finite: its weights are damaged, or far too large; get the model again"
-                )
+                raise ElmoError(_not_finite(options.weights))
             arrays.update(zip(indices, self._finish(batch.split(mixed), options), strict=True))
             if options.carry and state and after:
                 _put_rows(state, indices, after)
@@ -182,6 +180,13 @@ class Embedder(SentenceEmbedder):
             return [array.copy() for array in arrays]
         bidirectional = self.config.bidirectional
         return [pool_tokens(array, options.pool, bidirectional=bidirectional) for array in arrays]
+
+
+def _not_finite(weights: Sequence[float] | None) -> str:
+    """Return what to say of vectors that are not finite, if the layers were given these weights."""
+    if weights is not None and max(map(abs, weights)) > 1:
+        return "layers: with these weights, the vectors are not finite; give smaller ones"
+    return "the model's vectors are not finite: its weights are damaged, or far too large; get the model again"
 
 
 def load(source: str | Path, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> Embedder:

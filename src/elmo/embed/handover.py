@@ -51,7 +51,7 @@ def pack(arrays: list[Array]) -> Parcel:
 def unpack(parcel: Parcel) -> list[Array]:
     """Return the arrays of a parcel and free their memory at the sender.
 
-    The arrays are views of a single array.
+    Each has memory of its own, since a view of one would keep all of them in memory.
 
     Raises:
         OSError: If the process that sent them has ended.
@@ -62,7 +62,7 @@ def unpack(parcel: Parcel) -> list[Array]:
         whole: Array = np.fromfile(file, np.float32)
         file.truncate(0)
     ends = list(accumulate(map(math.prod, parcel.shapes)))
-    return [part.reshape(shape) for part, shape in zip(np.split(whole, ends[:-1]), parcel.shapes, strict=True)]
+    return [part.reshape(shape).copy() for part, shape in zip(np.split(whole, ends[:-1]), parcel.shapes, strict=True)]
 
 
 def _write(number: int, array: Array) -> None:

@@ -139,9 +139,12 @@ def _chunks(batch_sizes: Sequence[int]) -> Iterator[tuple[slice, Sequence[int]]]
 
 
 def _weighted_sum(layers: Sequence[Array], weights: Sequence[float]) -> Array:
-    """Return the weighted sum of `layers` (N, P). At least one of the weights must not be zero."""
+    """Return the weighted sum of `layers` (N, P). It is infinite where it is too large for float32."""
     used = [(layer, np.float32(weight)) for layer, weight in zip(layers, weights, strict=True) if weight != 0]
-    total = used[0][0] * used[0][1]
-    for layer, weight in used[1:]:
-        total += layer * weight
+    if not used:
+        return np.zeros_like(layers[0])
+    with np.errstate(over="ignore", invalid="ignore"):  # the embedder refuses such vectors
+        total = used[0][0] * used[0][1]
+        for layer, weight in used[1:]:
+            total += layer * weight
     return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -43,6 +44,7 @@ class _LoadedModel(NamedTuple):
     text: TextConfig | None
     vocabulary_file: Path | None
     batch_tokens: int
+    warnings: tuple[str, ...]
 
 
 class ParallelEmbedder(SentenceEmbedder):
@@ -87,6 +89,8 @@ class ParallelEmbedder(SentenceEmbedder):
         self.config, self.fingerprint, self.warm_fingerprint, self.precision = facts[0][:4]
         self.text, self.vocabulary_file = facts[0].text, facts[0].vocabulary_file
         self.batch_tokens = min(fact.batch_tokens for fact in facts)
+        for warning in dict.fromkeys(warning for fact in facts for warning in fact.warnings):
+            warnings.warn(warning, stacklevel=2)
 
     def close(self) -> None:
         """End all processes."""
@@ -192,6 +196,8 @@ class _Worker:
             future = self._pool.submit(call, *arguments)
         except BrokenProcessPool:
             raise self.died() from None
+        except RuntimeError:  # the pool was shut down
+            raise ElmoError("the embedder was closed; make a new one") from None
         self._waiting.append(future)
         return future
 
@@ -221,10 +227,12 @@ _embedder: Embedder | None = None
 def _start(source: str | Path, device: str, precision: Precision, threads: int) -> _LoadedModel:
     global _embedder
     use_threads(threads)
-    _embedder = load(source, device=prepare_device(device), precision=precision)
+    with warnings.catch_warnings(record=True) as caught:  # the caller says them, once for all processes
+        _embedder = load(source, device=prepare_device(device), precision=precision)
+    messages = tuple(str(warning.message) for warning in caught)
     own = _embedder.fingerprint, _embedder.warm_fingerprint
     text = _embedder.text, _embedder.vocabulary_file
-    return _LoadedModel(_embedder.config, *own, _embedder.precision, *text, _embedder.batch_tokens)
+    return _LoadedModel(_embedder.config, *own, _embedder.precision, *text, _embedder.batch_tokens, messages)
 
 
 def _embed(window: list[Sentence], options: EmbeddingOptions) -> Parcel:

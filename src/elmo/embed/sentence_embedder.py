@@ -250,6 +250,15 @@ class SentenceEmbedder(ABC):
         options = self._options(layers, pool, state, batch_size)
         located = located and str(path).lower().endswith(".parquet")
         checksum = self.warm_fingerprint if state == "warm" else self.fingerprint
+        own_facts = {
+            "made_by": f"elmo {__version__}",
+            "model": self.model_name,
+            "model_checksum": checksum,
+            "layers": str(layers if isinstance(layers, str | int) else list(options.weights or ())),
+            "pool": pool or "none",
+            "precision": self.precision,
+            "state": state,
+        }
         return write_embeddings(
             path,
             sentences,
@@ -263,16 +272,7 @@ class SentenceEmbedder(ABC):
                 "state": state,
                 "located": located or None,  # None is what unfinished work of earlier versions says
             },
-            facts={
-                "made_by": f"elmo {__version__}",
-                "model": self.model_name,
-                "model_checksum": checksum,
-                "layers": layers if isinstance(layers, str) else str(layers),
-                "pool": pool or "none",
-                "precision": self.precision,
-                "state": state,
-                **(facts or {}),
-            },
+            facts={**own_facts, **(facts or {}), **own_facts},  # ours come first, and can't be replaced
             dtype=dtype,
             overwrite=overwrite,
             resumable=state != "carry",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -36,11 +37,13 @@ def make_encode(model: Model, precision: str) -> Encode:
     weights, to_ids = model.weights, model.to_ids
     if model.config.char_cnn is None:
         rows = as_float32(weights["word_encoder.embedding.weight"])
+        if rows.flags.writeable:  # the memory of a module, whose training may go on
+            rows = rows.copy()
         return lambda words: rows[to_ids(words)[:, 0]]
     if JOINT in weights:
         from elmo.embed.module_engine import run_module
 
-        run = partial(run_module, model.bilm.token_encoder)
+        run = partial(run_module, deepcopy(model.bilm.token_encoder))
     else:
         run = TypeEncoder(model.config.char_cnn, weights, precision).encode
     return lambda words: run(to_ids(words))

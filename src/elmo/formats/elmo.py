@@ -26,7 +26,7 @@ from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.targets import alone_in
-from elmo.text.characters import NUM_CHARACTERS, encode_words, refuse_string
+from elmo.text.characters import NUM_CHARACTERS, SHORTEST, encode_words, refuse_string
 
 _URL = re.compile(r"\w+://")
 
@@ -244,7 +244,12 @@ def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARA
     Example:
         >>> batch_to_ids([["A", "sentence", "."], ["Hi"]]).shape
         torch.Size([2, 3, 50])
+
+    Raises:
+        ElmoError: If a sentence is a string, or `max_characters` has no room for a character.
     """
+    if max_characters < SHORTEST:
+        raise ElmoError(f"max_characters: {max_characters} has no room for a character; use {SHORTEST} or more")
     longest = max((len(sentence) for sentence in batch), default=0)
     ids = np.zeros((len(batch), longest, max_characters), dtype=np.int64)
     for row, sentence in enumerate(batch):

@@ -137,7 +137,7 @@ def _settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
     if path == folder / CONFIG:
         if inside.name != PUBLISHED_SETTINGS:
             warnings.warn(
-                f"{folder / CONFIG}: the settings that config_path names, {shown(named)}, are not in the folder, so "
+                f"{CONFIG}: the settings that config_path names, {shown(named)}, are not in the folder, so "
                 "published ones are used (relu, clips of 3, 50 characters); if the training had others, add the file",
                 stacklevel=2,
             )

@@ -20,16 +20,13 @@ from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.formats.words import read_words
 from elmo.targets import require_parent
-from elmo.text.characters import encode_words, refuse_string
+from elmo.text.characters import SHORTEST, encode_words, refuse_string
 from elmo.text.reading import read_sentences
 
 __all__ = ["Batcher", "TokenBatcher", "dump_bilm_embeddings", "dump_token_embeddings"]
 
 Ids = NDArray[np.int64]
 Sentence = Sequence[str]
-
-SHORTEST = 3
-"""Number of ids in the shortest word, of one byte: begin of word, byte, end of word."""
 
 WORDS_AT_ONCE = 1024
 """Number of words whose token vectors are computed together."""

@@ -30,6 +30,7 @@ from elmo import embed, formats
 from elmo.embed.batching import Sentence
 from elmo.embed.embedder import lasting_source
 from elmo.embed.layers import Layers
+from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.schema import to_mapping
 
@@ -85,6 +86,9 @@ class Embedder:
         layers: Layers = output_layer
         if output_layer in (MEAN, ALL):
             layers = "mean" if output_layer == MEAN else "all"
+        elif output_layer < ALL:  # which other functions would count from the last layer
+            last = self._embedder.num_layers - 1
+            raise ElmoError(f"output_layer: there is no layer {output_layer}; this model has layers 0 to {last}")
         return self._embedder.embed(sents, layers=layers, batch_size=self.batch_size)
 
 

@@ -21,7 +21,7 @@ import torch
 
 from elmo.embed import Layers, Pool, load
 from elmo.embed.engine import Precision
-from elmo.embed.layers import VectorLayout
+from elmo.embed.layers import VectorLayout, rounded
 from elmo.embed.parquet import vector_columns
 from elmo.embed.writers import DTYPES, DType
 from elmo.errors import ElmoError
@@ -150,7 +150,9 @@ class EmbeddingActor:
         arrays = self._model.embed(sentences, layers=options.layers, pool=options.pool)
         num_layers = self._model.num_layers if isinstance(options.layers, str) and options.layers == "all" else None
         layout = VectorLayout(self._model.width, num_layers, options.pool is not None)
-        for name, values in vector_columns(arrays, layout, np.dtype(options.dtype)).items():
+        dtype = np.dtype(options.dtype)
+        arrays = [rounded(array, dtype) for array in arrays]
+        for name, values in vector_columns(arrays, layout, dtype).items():
             table = _with_column(table, name, values)
         return table
 
