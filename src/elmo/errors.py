@@ -1,8 +1,21 @@
 """`ElmoError`, the one error that the package raises for input that its user can fix."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class ElmoError(ValueError):
     """Raised for bad input. The message is one sentence that says what is wrong, where, and what to do.
 
     The command line prints the message and exits with status 2. Any other exception is a bug in the package.
     """
+
+
+@contextmanager
+def renaming(found: Path, known: str | Path) -> Generator[None]:
+    """Let an `ElmoError` of the context name what the user knows in place of `found`, such as a temporary folder."""
+    try:
+        yield
+    except ElmoError as error:
+        raise ElmoError(str(error).replace(str(found), str(known))) from None

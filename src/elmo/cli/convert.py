@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from elmo.cli.shared import examples, json_option, print_result
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, renaming
 
 if TYPE_CHECKING:
     from elmo.formats.native import Storage
@@ -68,10 +68,8 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
         made = work / "model"
         if made.exists():
             shutil.rmtree(made)
-        try:
+        with renaming(made, target):
             save_native(model, made, storage=storage) if kind == "native" else save_bilm(model, made)
-        except ElmoError as error:
-            raise ElmoError(str(error).replace(str(made), str(target))) from None
         _require_new_or_model(target, kind)  # again: someone may have made it meanwhile
         # Whether TARGET is the same model is decided by its files, once there is something to compare them with. A
         # script that was stopped between two commands can then be started again.

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Self, cast
 
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, renaming
 from elmo.formats.files import require_file
 from elmo.formats.tensors import room
 
@@ -88,10 +88,8 @@ def unpacked(path: Path) -> Generator[Path]:
         # Archives may hold their files at the top or in one folder.
         while len(inside := [path for path in root.iterdir() if not _is_metadata(path)]) == 1 and inside[0].is_dir():
             root = inside[0]
-        try:
+        with renaming(root, path):
             yield root
-        except ElmoError as error:
-            raise ElmoError(str(error).replace(str(root), str(path))) from None
 
 
 def _is_metadata(path: Path) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, renaming
 from elmo.formats import allennlp, many_langs, native
 from elmo.formats.allennlp import load_allennlp
 from elmo.formats.bilm_hdf5 import CHARACTERS, EMBEDDING, OPTIONS, load_bilm
@@ -103,10 +103,8 @@ def _load_bundled(name: str, with_softmax: bool) -> Model:
 def _load_download(name: str, with_softmax: bool) -> Model:
     """Read a published model, or one given by its address, from the cache."""
     path = fetch_model(name)
-    try:
+    with renaming(path.parent, name):
         model = _load_file(path, with_softmax)
-    except ElmoError as error:
-        raise ElmoError(str(error).replace(str(path.parent), name)) from None
     model.origin = f"download: {name} holds {model.origin}"
     return model
 
@@ -115,15 +113,12 @@ def _load_hub(name: str, with_softmax: bool) -> Model:
     """Read the model of a repository, from its files or from the only archive among them."""
     folder = fetch_from_hub(name)
     archives = [*folder.glob("*.zip"), *folder.glob("*.tar.gz")]
-    try:
+    with renaming(folder, name):  # a folder of the cache, with a hash for its name: nobody would know what it is
         # Next to the files of a model, an archive holds something else, such as the logs of the training.
         if len(archives) == 1 and not _has_model(folder):
             model = _load_file(archives[0], with_softmax)
         else:
             model = _load_folder(folder, with_softmax, is_named=False)
-    except ElmoError as error:
-        # The folder is one of the cache, with a hash for its name: nobody would know what it is.
-        raise ElmoError(str(error).replace(str(folder), name)) from None
     model.origin = f"Hugging Face Hub: {name} holds {model.origin}"
     return model
 
