@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from elmo.config import CharCNNConfig
 from elmo.embed.kernels import kernels_for
 from elmo.formats.files import as_float32, checksum_of_weights
 from elmo.formats.model import Model, require_characters
-from elmo.formats.stored import CHARACTER_ROWS, JOINT, Weights
+from elmo.formats.stored import CHARACTER_ROWS, JOINT, StoredBiLM, Weights
 from elmo.formats.stored_types import StoredTypes, TypeStorage
 from elmo.nn.processor import num_threads
 
@@ -37,13 +36,13 @@ def make_encode(model: Model, precision: str) -> Encode:
     weights, to_ids = model.weights, model.to_ids
     if model.config.char_cnn is None:
         rows = as_float32(weights["word_encoder.embedding.weight"])
-        if rows.flags.writeable:  # the memory of a module, whose training may go on
+        if model.is_built:  # they are the memory of a module, whose training may go on
             rows = rows.copy()
         return lambda words: rows[to_ids(words)[:, 0]]
     if JOINT in weights:
         from elmo.embed.module_engine import run_module
 
-        run = partial(run_module, deepcopy(model.bilm.token_encoder))
+        run = partial(run_module, StoredBiLM(model.config, weights).build().token_encoder)  # it shares no memory
     else:
         run = TypeEncoder(model.config.char_cnn, weights, precision).encode
     return lambda words: run(to_ids(words))

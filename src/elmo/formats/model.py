@@ -96,6 +96,11 @@ class Model:
         self.vocabulary_file: Path | None = None
 
     @property
+    def is_built(self) -> bool:
+        """Whether the biLM is a module, which may be trained. Arrays from files stay as they were read."""
+        return not isinstance(self._bilm, StoredBiLM)
+
+    @property
     def bilm(self) -> BiLM:
         """The biLM, which is built of its arrays when it is first asked for."""
         if isinstance(self._bilm, StoredBiLM):
@@ -198,8 +203,8 @@ class Model:
     def current_types(self) -> StoredTypes | None:
         """The stored token vectors, or None if there are none, or the weights have changed since."""
         types = self.types
-        # Arrays from files stay as they were read. A module may have been trained, so its weights are compared.
-        if types is None or isinstance(self._bilm, StoredBiLM):
+        # A module may have been trained, so its weights are compared.
+        if types is None or not self.is_built:
             return types
         return types if types.bilm == checksum_of_weights(self.weights) else None
 
