@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from copy import deepcopy
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, require_characters, require_softmax
+from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
@@ -40,7 +39,7 @@ from elmo.pretrain.processes import Processes, Volume, average_gradients
 from elmo.pretrain.recipe import Recipe
 from elmo.pretrain.reporter import Reporter
 from elmo.pretrain.run_folder import PretrainingFolder, Start
-from elmo.schema import to_mapping
+from elmo.pretrain.trainable import require_trainable
 from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.metrics import require_tensorboard
@@ -119,7 +118,7 @@ class Pretrainer:
                 "training.patience: needs held-out text and the number of steps between two measurements (heldout=... "
                 "and training.evaluate_every_steps)"
             )
-        _require_trainable(corpus, recipe, start, self.processes)
+        require_trainable(corpus, recipe, start, self.processes)
 
         torch.manual_seed(training.seed)
         bilm = BiLM(recipe.bilm) if start is None else deepcopy(start.bilm)
@@ -395,41 +394,3 @@ def _text_after(corpus: Corpus, known: TextConfig | None) -> TextConfig:
     if known is None or cut.tokenizer != "whitespace":
         return cut
     return replace(cut, tokenizer=known.tokenizer, text=known.text, language=cut.language or known.language)
-
-
-def _require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, processes: Processes) -> None:
-    """Refuse a run that cannot be trained, and warn of a text that is short for its batch size."""
-    training = recipe.training
-    if len(set(processes.collect((recipe, corpus.checksum)))) > 1:
-        raise ElmoError("the processes were started with different recipes or corpora; give all of them the same")
-    if corpus.max_characters != (longest := recipe.char_cnn.max_characters_per_token):
-        raise ElmoError(
-            f"{corpus.folder}: was prepared for {corpus.max_characters} characters a word, but the recipe's "
-            f"max_characters_per_token is {longest}; prepare the text again with max_characters={longest}"
-        )
-    processes.on_first(corpus.verify)
-    if start is not None:
-        require_characters(start, "trained")
-        if start.config != recipe.bilm:
-            own, wanted = (to_mapping(config) for config in (start.config, recipe.bilm))
-            parts = ("char_cnn", "lstm")
-            other = [f"{part}.{key}" for part in parts for key in own[part] if own[part][key] != wanted[part][key]]
-            raise ElmoError(
-                f"the model to start from has other sizes than the recipe ({', '.join(other) or 'bidirectional'}); use "
-                f"the recipe that it was trained with ({start.origin})"
-            )
-        if start.softmax is not None:
-            require_softmax(start)
-        if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
-            raise ElmoError(
-                f"the model to start from has another vocabulary than {corpus.folder}; prepare the text again with the "
-                f"model's (vocabulary=FILE), the vocabulary.txt of its folder ({start.origin})"
-            )
-    # Stream b begins at sentence b of the shuffled corpus, whose end is followed by its beginning.
-    if processes.is_first and corpus.num_sentences < training.batch_size:
-        warnings.warn(
-            f"{corpus.folder}: has fewer sentences ({corpus.num_sentences:,}) than there are streams "
-            f"({training.batch_size:,}), so some streams read the same text; split long lines (text='paragraphs'), or "
-            "lower training.batch_size",
-            stacklevel=3,
-        )
