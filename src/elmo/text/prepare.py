@@ -130,7 +130,7 @@ def prepare(
     # The corpus is made in a hidden folder on the same disk, which is renamed at the end: `folder` is never incomplete.
     work = work_folder_of(folder.absolute())
     if os.path.lexists(folder):
-        # The process that made it may have been killed before it tidied up; nothing there is ever continued.
+        # The process that made it may have been killed before it tidied up; its work is never continued.
         remove_leftovers(work)
         return _open_same(folder, _facts(settings, source, paths, vocabulary))
     with unfinished_folder(work, folder):
