@@ -61,7 +61,13 @@ def parts(command: str) -> Iterator[list[str]]:
 
 
 def run_commands(lines: Iterable[str], shorter: Mapping[str, str]) -> None:
-    """Run the lines with `elmo` in this process, with parts of them replaced by those of `shorter`."""
+    """Run the lines with `elmo` in this process, with parts of them replaced by those of `shorter`.
+
+    Each part has to occur, or a page that has changed would be run in its full length without a word.
+    """
+    lines = list(lines)
+    missing = [long for long in shorter if not any(long in line for line in lines)]
+    assert not missing, missing
     for command in lines:
         for long, short in shorter.items():
             command = command.replace(long, short)

@@ -98,7 +98,7 @@ def test_a_tagger(folder: Path) -> None:
         (folder / f"{name}.conllu").write_text(TREES * 2, encoding="utf-8")
     shorter = {
         "--recipe auto": "--recipe tiny --max-steps 3 --set training.batch_size=4",
-        "training.max_epochs=15": "training.max_epochs=1 --set lstm=[8,8]",
+        "elmo task train tag": "elmo task train tag --set training.max_epochs=1 --set lstm=[8,8]",
     }
     run_page("tutorials/tagger.md", shorter)
     exec("\n".join(blocks(page("tutorials/tagger.md"), "python")), names := {})
