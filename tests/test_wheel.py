@@ -26,6 +26,8 @@ HAS_KERNELS = (
 )
 """Whether the kernels can be built here."""
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheels")]  # one worker builds the wheels, and only once
+
 
 def run(*command: str | Path, cwd: Path) -> str:
     """Return what a command prints. It can reach neither a package index nor the Hub, nor any other machine."""
@@ -60,7 +62,6 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
     return Wheels(package, softmax)
 
 
-@pytest.mark.slow
 def test_the_wheel_holds_recipes_types_and_the_model(wheels: Wheels) -> None:
     held = set(ZipFile(wheels.package).namelist())
     source = ROOT / "src"
@@ -71,7 +72,6 @@ def test_the_wheel_holds_recipes_types_and_the_model(wheels: Wheels) -> None:
     assert all(wheel.stat().st_size <= MOST_BYTES for wheel in wheels)
 
 
-@pytest.mark.slow
 def test_the_softmax_has_a_wheel_of_its_own(wheels: Wheels) -> None:
     """No file is in both, so that removing one package leaves the other whole."""
     package, softmax = (set(ZipFile(wheel).namelist()) for wheel in wheels)
@@ -79,7 +79,6 @@ def test_the_softmax_has_a_wheel_of_its_own(wheels: Wheels) -> None:
     assert not package & softmax
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not HAS_KERNELS, reason="needs an x86-64 or Arm processor and a C++ compiler")
 def test_the_wheel_holds_the_kernels(wheels: Wheels) -> None:
     """The build leaves the kernels out if they don't compile, and everything else works without them."""
@@ -87,7 +86,6 @@ def test_the_wheel_holds_the_kernels(wheels: Wheels) -> None:
     assert wheels.package.name.split("-")[2:4] == ["cp311", "abi3"]
 
 
-@pytest.mark.slow
 def test_the_installed_wheel_embeds_offline(wheels: Wheels, tmp_path: Path) -> None:
     """The environment has this machine's packages for the dependencies, but they come last: `elmo` is the wheel's."""
     venv.create(tmp_path / "environment", with_pip=True)

@@ -374,9 +374,9 @@ def test_a_killed_training_continues(folder: Path) -> None:
         "--set",
         "training.checkpoint_every_minutes=0.000001",
         "--set",
-        "training.max_epochs=100",
+        "training.max_epochs=30",
         "--set",
-        "training.patience=100",
+        "training.patience=30",
         "--device",
         "cpu",
     ]
@@ -392,7 +392,7 @@ def test_a_killed_training_continues(folder: Path) -> None:
         [{k: v for k, v in row.items() if "second" not in k} for row in read_rows(folder / name / "metrics.csv")]
         for name in ("killed", "whole")
     ]
-    assert len(curves[0]) == 100
+    assert len(curves[0]) == 30
     assert curves[0] == curves[1]
 
 

@@ -375,7 +375,7 @@ def test_a_killed_training_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: p
     """The training, with a biLM that is trained along, is killed with SIGKILL and started again."""
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)
-    saving = {"checkpoint_every_minutes": 0.000001, "max_epochs": 20, "patience": 20}
+    saving = {"checkpoint_every_minutes": 0.000001, "max_epochs": 6}
     settings = ["elmo.vectors=trained", *(f"training.{key}={value}" for key, value in saving.items())]
     arguments = [*TRAIN, *chain.from_iterable(("--set", item) for item in settings), "--elmo", "model", "--out"]
     with started(sys.executable, "-m", "elmo", *arguments, "killed") as process:
@@ -388,7 +388,7 @@ def test_a_killed_training_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: p
         [{k: v for k, v in row.items() if "second" not in k} for row in read_rows(tmp_path / name / "metrics.csv")]
         for name in ("killed", "whole")
     ]
-    assert len(curves[0]) == 20
+    assert len(curves[0]) == 6
     assert curves[0] == curves[1]
     for weights in ("weights.safetensors", "bilm/model.safetensors"):
         assert Path("killed", weights).read_bytes() == Path("whole", weights).read_bytes()
