@@ -37,6 +37,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "static.txt").write_text("2 2\nplay 1 0\na 0 1\n")
     (tmp_path / "x.data.xml").write_text(XML)
     (tmp_path / "x.gold.key.txt").write_text("i play%1:04:00::\nj play%1:04:00::\n")
+    (tmp_path / "bare.data.xml").write_text(
+        '<corpus><text id="d"><sentence id="s"><wf lemma="a" pos="DT">a</wf></sentence></text></corpus>'
+    )
+    (tmp_path / "bare.gold.key.txt").touch()
     (tmp_path / "index.sense").write_text("play%1:04:00:: 1 1 9\n")
     save_native(make_model(), tmp_path / "model")
     monkeypatch.chdir(tmp_path)
@@ -113,6 +117,11 @@ def test_help_has_examples(verb: str) -> None:
         (["pos", "model"], "there is no text to tag; pass --ud, --conll2000 or both"),
         (["wsd", "model", "none.data.xml", "--semcor", "x", "--senses", "x"], "none.gold.key.txt: no such file"),
         (["neighbors", "model", "--semcor", "x.data.xml", "--static", "none.txt"], "none.txt: no such file"),
+        (
+            ["wsd", "model", "x.data.xml", "--semcor", "bare.data.xml", "--senses", "index.sense"],
+            "bare.data.xml: has no annotated word",
+        ),
+        (["neighbors", "model", "--semcor", "bare.data.xml"], "bare.data.xml: has no annotated word"),
         (["finetuning", *NER, *TINY_OPTIONS], "the model has no softmax"),
     ],
 )

@@ -15,6 +15,7 @@ from elmo.errors import ElmoError
 if TYPE_CHECKING:
     from elmo.analysis.paper.finding import Finding
     from elmo.analysis.paper.runs import TaskData, TaskRuns
+    from elmo.analysis.wsd_data import Annotated
     from elmo.embed.embedder import Embedder
 
 
@@ -213,12 +214,12 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
     F1 is compared with that of WordNet's first sense, which is also the answer for lemmas that SemCor does not have.
     """
     from elmo.analysis.paper.representations import analyze_wsd, draw_wsd
-    from elmo.analysis.wsd_data import DATA, read_annotated, read_first_senses
+    from elmo.analysis.wsd_data import DATA, read_first_senses
 
-    sets = {Path(path).name.partition(DATA)[0]: list(read_annotated(path)) for path in tests}
+    sets = {Path(path).name.partition(DATA)[0]: _read_uses(path) for path in tests}
     if len(sets) < len(tests):
         raise ElmoError("TEST: two of the files have the same name; rename one")
-    text, first = list(read_annotated(semcor)), read_first_senses(senses)
+    text, first = _read_uses(semcor), read_first_senses(senses)
 
     def analyze(embedder: Embedder, model: str) -> Finding:
         return analyze_wsd(embedder, text, sets, first, out, model, quick=quick)
@@ -272,15 +273,24 @@ def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **argumen
     For each layer, the analysis also measures how often the nearest use of a word has the same sense.
     """
     from elmo.analysis.paper.representations import analyze_neighbors, draw_neighbors
-    from elmo.analysis.wsd_data import read_annotated
     from elmo.tasks.common.static_vectors import read_vectors
 
-    text, vectors = list(read_annotated(semcor)), read_vectors(static) if static else None
+    text, vectors = _read_uses(semcor), read_vectors(static) if static else None
 
     def analyze(embedder: Embedder, model: str) -> Finding:
         return analyze_neighbors(embedder, text, vectors, out, model, quick=quick)
 
     _analyze_vectors(analyze, draw_neighbors, out=out, **arguments)
+
+
+def _read_uses(path: str) -> list[Annotated]:
+    """Read a text whose words have senses, and refuse one without such words before anything is embedded."""
+    from elmo.analysis.wsd_data import read_annotated
+
+    sentences = list(read_annotated(path))
+    if not any(sentence.instances for sentence in sentences):
+        raise ElmoError(f"{path}: has no annotated word; give the file whose words have elements <instance>")
+    return sentences
 
 
 def _analyze_tasks(
