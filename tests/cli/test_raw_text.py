@@ -57,6 +57,17 @@ def test_raw_and_tokenized_text_give_the_same_vectors(run: Run) -> None:
         assert all((raw[name][()] == tokenized[name][()]).all() for name in "012")
 
 
+def test_stored_vectors_are_of_the_tokens_of_the_model(run: Run) -> None:
+    """There are 14 types in the text, and the two boundaries of sentences."""
+    for name in ("raw", "tokenized"):
+        code, out, err = run("warm", "model", f"{name}.txt", "--types")
+        assert (code, err) == (0, "")
+        assert "vectors of 16 words" in out
+        assert ("; raw text, cut as the model's training text was (tokenizer ptb, paragraphs)\n" in out) == (
+            name == "raw"
+        )
+
+
 def test_raw_held_out_text_is_noticed(run: Run) -> None:
     """A corpus of tokenized text is cut at spaces; so is its held-out text, which may be raw by mistake."""
     assert run("prepare", "corpus", "tokenized.txt", "--min-count", "1")[0] == 0

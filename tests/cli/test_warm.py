@@ -149,7 +149,7 @@ def test_types_of_a_text_replace_others(elmo: Run, with_words: Path) -> None:
     code, out, _ = elmo("warm", "model", "text.txt", "--types", "float32", "--max-types", "4", "--json")
     facts = json.loads(out)
     assert code == 0
-    assert (facts["num_types"], facts["storage"]) == (4, "float32")
+    assert (facts["num_types"], facts["storage"], facts["reading"]["tokenizer"]) == (4, "float32", "whitespace")
     assert facts["num_bytes"] == (with_words / "model" / "types.safetensors").stat().st_size
     found = formats.load("model").types
     assert found is not None

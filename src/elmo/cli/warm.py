@@ -157,6 +157,7 @@ def _store_types(
 
     with _opened(model, "the vectors", "given token vectors") as (loaded, folder):
         require_characters(loaded, "given token vectors")
+        choice = None
         if paths:
             choice = choose_reading(loaded, paths, **reading)
             counts = Counter(chain.from_iterable(read_sentences(paths, choice.reading)))
@@ -173,8 +174,14 @@ def _store_types(
     path = folder / TYPES
     num_bytes = path.stat().st_size
     print_result(
-        f"{path}: {storage} vectors of {counted(len(types), 'word')}, {num_bytes / 1e6:.1f} MB",
-        {"file": str(path), "num_types": len(types), "storage": storage, "num_bytes": num_bytes},
+        f"{path}: {storage} vectors of {counted(len(types), 'word')}, {num_bytes / 1e6:.1f} MB{choice or ''}",
+        {
+            "file": str(path),
+            "num_types": len(types),
+            "storage": storage,
+            "num_bytes": num_bytes,
+            "reading": None if choice is None else asdict(choice.reading),
+        },
         as_json,
     )
 
