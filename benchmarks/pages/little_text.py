@@ -114,9 +114,7 @@ These commands trained everything:
 ```console
 python benchmarks/experiments/little_text.py runs/ --only got fro san hbo --set training.precision=bf16
 python benchmarks/experiments/little_text.py runs/ --only szeged --set training.precision=bf16
-python benchmarks/experiments/little_text.py runs/ --only szeged-20k szeged-100k \
---set training.precision=bf16 --kinds elmo
-python benchmarks/experiments/little_text.py runs/ --only szeged-1M --seeds 1 \
+python benchmarks/experiments/little_text.py runs/ --only szeged-20k szeged-100k szeged-1M \
 --set training.precision=bf16 --kinds elmo
 python benchmarks/experiments/little_text.py runs/ --only ewt --seeds 1 \
 --set training.precision=bf16 --set training.max_epochs=10
