@@ -19,7 +19,7 @@ from elmo.cli.main import VERBS, cli
 from pages import GIVEN, PAGES, ROOT, blocks, commands, parts, prose, python_of
 
 LANGUAGES = {"bash", "bibtex", "console", "ini", "python", "text", "yaml"}
-TOOLS = {".", "awk", "cat", "cp", "echo", "mkdir", "pre-commit", "printf", "zcat"}
+TOOLS = {".", "awk", "cat", "cp", "cut", "echo", "mkdir", "perl", "pre-commit", "printf", "zcat"}
 """Programs that commands on pages use besides our own."""
 
 UNWRAPPED = {"results.md", "analysis.md", "performance.md"}

@@ -258,14 +258,22 @@ def test_bad_fine_tuning_is_refused(
     assert sorted(folder.rglob("*")) == before
 
 
+def test_without_elmo_there_is_no_bilm_to_leave_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*TRAIN, "--elmo", "none", "--no-bilm", "--out", "run"]
+    code, _, error = run_main(arguments, monkeypatch, capsys)
+    assert (code, error) == (2, "elmo: --no-bilm: has no effect without ELMo; leave it out\n")
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ([], "run: is neither empty nor a run folder of a task; choose another one"),
         (["--seeds", "2"], "run: is neither empty nor a run of several seeds; choose another one"),
         (["--out", "warm", "--set", "elmo.state=warm"], "elmo.state: warm needs a warm state, and fine-tuning makes"),
-        (["--out", "begun"], "begun: was started with no biLM; choose another run folder"),
-        (["--out", "begun", "--set", "dropout=0.3"], "begun: was started with no biLM; choose"),
+        (["--out", "begun"], "begun: was started with no biLM, and now has one; choose another run folder"),
+        (["--out", "begun", "--set", "dropout=0.3"], "begun: was started with no biLM, and now has one; choose"),
         (["--out", "untuned"], "untuned: was started with another biLM; choose another run folder"),
         (["--out", "tuned-run", "--set", "dropout=0.3"], "tuned-run: was started with dropout: 0.1, not 0.3; choose"),
         (["--out", "seeds", "--seeds", "2", "--dev", "more.conll"], "seeds/seed-0: was started with another dev set"),

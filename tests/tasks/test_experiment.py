@@ -304,7 +304,9 @@ def test_a_seed_may_be_finished_by_itself(files: Path, recipe: Recipe, monkeypat
 def test_a_test_set_that_was_not_there_before(files: Path, recipe: Recipe) -> None:
     config = make_config(files, recipe(training__max_epochs=1), elmo=None)
     Experiment(replace(config, test=None)).run()
-    with pytest.raises(ElmoError, match="run: was started with no test set; choose another run folder"):
+    with pytest.raises(
+        ElmoError, match="run: was started with no test set, and now has one; choose another run folder"
+    ):
         Experiment(config).run()
 
 
@@ -468,12 +470,18 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
             make_config(files, recipe(training__max_epochs=1, training__clip_norm=None)),
             r"run: was started with training\.clip_norm: 5\.0, not null; choose",
         ),
-        (make_config(files, recipe(training__max_epochs=1), elmo=None), "run: was started with a biLM; choose"),
+        (
+            make_config(files, recipe(training__max_epochs=1), elmo=None),
+            "run: was started with a biLM, and now has none; choose",
+        ),
         (
             replace(make_config(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")),
             "run: was started with another dev set; choose",
         ),
-        (replace(make_config(files, recipe(training__max_epochs=1)), test=None), "was started with a test set; choose"),
+        (
+            replace(make_config(files, recipe(training__max_epochs=1)), test=None),
+            "was started with a test set, and now has none; choose",
+        ),
         (make_config(files, recipe(training__max_epochs=2)), "was finished with other settings"),
         (make_config(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
         (
@@ -506,7 +514,7 @@ def test_a_start_that_trained_nothing_leaves_the_folder_free(
     results = Experiment(other).run()
     assert len(results) == num_seeds
     assert not (config.folder / "bilm").exists()
-    with pytest.raises(ElmoError, match=r"run(/seed-0)?: was started with no biLM"):
+    with pytest.raises(ElmoError, match=r"run(/seed-0)?: was started with no biLM, and now has one"):
         Experiment(config).run()
 
 
@@ -537,7 +545,8 @@ def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -
     config = make_config(files, recipe(training__max_epochs=1), num_seeds=2)
     results = Experiment(config).run()
     before = (config.folder / "results.json").read_bytes()
-    for changes, elmo, says in (({"dropout": 0.3}, "model", r"dropout: 0\.2, not 0\.3"), ({}, None, "a biLM")):
+    no_elmo = "a biLM, and now has none"
+    for changes, elmo, says in (({"dropout": 0.3}, "model", r"dropout: 0\.2, not 0\.3"), ({}, None, no_elmo)):
         other = make_config(files, recipe(training__max_epochs=1, training__seed=2, **changes), elmo=elmo, num_seeds=2)
         with pytest.raises(ElmoError, match=f"seed-[01]: was started with {says}; choose"):
             Experiment(other).run()
@@ -679,7 +688,7 @@ def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> Non
         (make_config(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
         (
             make_config(files, recipe(token_column=7)),
-            r"train\.conll, line 1: has 2 columns; expected a token in column 8",
+            r"train\.conll, line 1: has 2 columns, and token_column=7 is not one of those before the tag",
         ),
         (make_config(files, recipe(**narrow)), r"words\.dim: is 3, but the vectors of .*v\.txt have 2"),
     ]

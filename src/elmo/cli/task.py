@@ -129,11 +129,13 @@ def train(
     """
     from elmo.pretrain.finetuning import FineTuningStoppedError
     from elmo.tasks import load_task_recipe
-    from elmo.tasks.experiment import Experiment, ExperimentConfig
+    from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig
     from elmo.tasks.finetune import finetune_for_task
     from elmo.training.recipes import parse_override
 
     loaded = load_task_recipe(task, recipe, dict(map(parse_override, overrides)))
+    if no_bilm and options["elmo"] == NO_ELMO:
+        raise ElmoError("--no-bilm: has no effect without ELMo; leave it out")
     experiment = Experiment(ExperimentConfig(task, loaded, out, with_bilm=not no_bilm, num_seeds=seeds, **options))
     if experiment.note:
         click.echo(f"elmo: {experiment.note}", err=True)
@@ -307,8 +309,8 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     "--tokenizer",
     metavar="NAME",
     help="whitespace (for tokenized text), ptb (for raw English), or any other of elmo embed. Default: the one that "
-    "fits the training set of RUN. If that set was tokenized: that of the biLM's training text, unless the marks of "
-    "FILE stand between spaces.",
+    "fits the training set of RUN. If that set was tokenized: that of the biLM's training text, unless FILE looks "
+    "tokenized already, with spaces around its punctuation marks.",
 )
 @click.option(
     "--text",

@@ -82,7 +82,8 @@ def embed_dataset(
     Args:
         dataset: A dataset with one sentence per row.
         model: Anything that `elmo.load` takes. Every node must find it under this name.
-        column: Name of the column with the sentences, as lists of tokens or as text.
+        column: Name of the column with the sentences, as text or as lists of tokens. Lists are embedded as they are,
+            in upper and lower case, whatever the model's training text was.
         tokenizer: Name of the tokenizer that splits text; by default the one of the model's training text.
         layers: Which layers become a token's vector (see `Embedder.embed`).
         pool: How to reduce a sentence to one vector, or None for one vector per token.
@@ -94,9 +95,9 @@ def embed_dataset(
         batch_size: Number of sentences that an actor takes at a time.
 
     Returns:
-        The dataset with more columns: `tokens`, if `column` holds text, which they replace if it has this name; and
-        `vectors`, with D numbers for each token,
-        or `layer_0`, `layer_1`, … with `layers="all"`. With `pool`, `vector` or `layer_0`, …, with D numbers.
+        The dataset with more columns: `tokens`, if `column` holds text (a column of text that is itself called `tokens`
+        is replaced); and `vectors`, with D numbers for each token, or `layer_0`, `layer_1`, … with `layers="all"`. With
+        `pool`, `vector` or `layer_0`, …, with D numbers.
 
     Raises:
         ElmoError: If `dtype` is unknown, or a number is not positive. Other errors appear when the dataset is read.

@@ -197,7 +197,7 @@ class Experiment:
         config, run_config = self.config, self._describe()
         self.results = []  # those of an earlier call are found again in their folders
         self.folders.check()
-        # The seeds of one folder differ in nothing else, unless the earlier ones trained nothing.
+        # Seeds of other settings are refused here already, before the folder is made or locked.
         self._are_left_by_others(started_seeds(config.folder), run_config)
         config.folder.mkdir(parents=True, exist_ok=True)
         start = config.recipe.training.seed
@@ -264,7 +264,7 @@ class Experiment:
             require_warm_state(self.bilm.warm_state)
 
     def _are_left_by_others(self, seeds: Sequence[int], run_config: RunConfig) -> bool:
-        """Return whether these seeds, at least one, all belong to runs with other settings that trained nothing.
+        """Return whether there are seeds, and all of them belong to runs with other settings that trained nothing.
 
         Raises:
             ElmoError: If one of them was trained with other settings.

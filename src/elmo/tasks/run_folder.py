@@ -360,7 +360,9 @@ def _difference(before: RunConfig, now: RunConfig) -> str | None:
     for key, name in names.items():
         had, has = getattr(before, key), getattr(now, key)
         if had != has:
-            return f"no {name}" if had is None else f"a {name}" if has is None else f"another {name}"
+            if had is None:
+                return f"no {name}, and now has one"
+            return f"a {name}, and now has none" if has is None else f"another {name}"
     return None
 
 

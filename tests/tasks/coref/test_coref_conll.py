@@ -79,7 +79,11 @@ def test_reads_tabs_and_compressed_files(tmp_path: Path) -> None:
         (lines("a -")[:-1], "line 2: the text ends within a document"),
         (lines("a -")[:-1] * 2, "line 3: a document begins before the '#end document' of the previous one"),
         (lines(), "line 2: the document ends without a word"),
-        (["#begin document (x); part 000", "x 0 0 a -"], "line 2: 5 columns, but CoNLL-2012 has 11 at least"),
+        (
+            ["#begin document (x); part 000", "x 0 0 a -"],
+            "line 2: 5 columns; CoNLL-2012 has 12 or more, the last of which",
+        ),
+        (["#begin document (x); part 000", "x 0 0 He X * - - - Ann (PERSON)"], "line 2: 11 columns; CoNLL-2012 has 12"),
         (lines("a (1", "b -"), "line 4: the document ends within a mention of cluster 1; '1\\)' is missing"),
         (lines("a (1)", "b 1)"), "line 3: a mention of cluster 1 ends that has not begun; '\\(1' is missing"),
         (lines("a 1"), "line 2: '1' is not coreference such as"),

@@ -38,7 +38,7 @@ def test_columns_count_from_the_end_too(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("0 In O\n1 Espoo B-LOC\n\nNow O\n")
     assert [sentence.tokens for sentence in read_conll(tmp_path / "a", -2)] == [("In", "Espoo"), ("Now",)]
     (tmp_path / "a").write_text("Now O\nO\n")
-    with pytest.raises(ElmoError, match="line 2: has 1 column; expected a token in column 0, and"):
+    with pytest.raises(ElmoError, match="line 2: has 1 column, and token_column=-2 is not one of those before the"):
         read_conll(tmp_path / "a", -2)
 
 
@@ -50,7 +50,10 @@ def test_tokens_between_tabs_may_contain_blanks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Espoo\tB-LOC\n\nNow\n", r"a\.conll, line 3: has 1 column; expected a token in column 1, and"),
+        (
+            "Espoo\tB-LOC\n\nNow\n",
+            r"a\.conll, line 3: has 1 column, and token_column=0 is not one of those before the tag",
+        ),
         ("Espoo\tB-LOC\nNow\tRB\n", r"a\.conll, line 2: 'RB' is not a tag such as O, B-LOC"),
         ("\tO\n", r"a\.conll, line 1: the token is empty"),
         ("\n\n", r"a\.conll: holds no sentence"),

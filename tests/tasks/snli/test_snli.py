@@ -228,8 +228,8 @@ def test_labelled_pairs_are_read(tmp_path: Path) -> None:
         ('{"gold_label": "yes", "sentence1": "A"}', "key 'sentence2' is missing"),
         ('{"sentence1": "A", "sentence2": "B"}', "key 'gold_label' is missing"),
         ("[1]", "expected a JSON object, found list"),
-        ('{"gold_label":', r"not valid JSON \(Expecting value\)"),
-        ("yes\tA\tB", r"not valid JSON \(Expecting value\)"),
+        ('{"gold_label":', r"not valid JSON \(Expecting value, at character 15\)"),
+        ("yes\tA\tB", r"not valid JSON \(Expecting value, at character 1\)"),
     ],
 )
 def test_errors_in_a_file_of_pairs(text: str, says: str, tmp_path: Path) -> None:

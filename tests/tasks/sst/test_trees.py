@@ -39,7 +39,7 @@ def test_trees_may_be_of_any_depth() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("(3 (2 It) (4 fun)", "the line ends within 1 phrases; a closing bracket is missing"),
+        ("(3 (2 It) (4 fun)", "the line ends within 1 phrase; a closing bracket is missing"),
         ("(3 (2 It) (4 fun)))", r"the tree ends before '\)' at character 19"),
         ("(3 It) (2 No)", r"the tree ends before '\(2' at character 8"),
         ("(3 (7 It) (4 fun))", "'7' at character 4 is no label; expected a digit from 0 to 4"),

@@ -258,6 +258,7 @@ def test_a_set_without_values_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
+        ({"columns": []}, "columns: expected the names of all columns"),
         ({"columns": ["word", "xpos"]}, "columns: expected the names of all columns"),
         ({"columns": ["form", "xpos", "xpos"]}, "columns: expected the names of all columns"),
         ({"targets": ["chunk"]}, "targets: 'chunk' is none of lemma, upos, xpos, feats, head"),
@@ -356,7 +357,7 @@ def test_any_column_of_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("the DT B-NP\ndog NN I-NP\nruns VBZ B-VP\n\nit PRP B-NP\n")
     where = ["--train", "text.txt", "--dev", "text.txt", "--elmo", "none", "--out", "run"]
-    settings = ["--set", "columns=[form, xpos, chunk]", "--set", "targets=[chunk]", "--set", "training.max_epochs=30"]
+    settings = ["--set", "columns=[form, xpos, chunk]", "--set", "targets=[chunk]", "--set", "training.max_epochs=3"]
     run("task", "train", "tag", *where, *SETTINGS, *settings)
     assert run("task", "text", "tag", "text.txt", *settings[:4]) == "the dog runs\nit\n"
     found = run("task", "predict", "run", "text.txt", "--text", "columns")
@@ -368,6 +369,12 @@ def test_any_column_of_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ]
     (line,) = run("task", "predict", "run", "-", text="dog\n").splitlines()[1:2]
     assert line.split("\t")[-1] in ("chunk=B-NP", "chunk=I-NP", "chunk=B-VP")
+
+
+def test_a_file_of_other_columns_is_told_from_conllu(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("EU NNP B-ORG\n")
+    with pytest.raises(ElmoError, match=r"a\.conll, line 1: 1 column between tabs; .* name them all, as in columns="):
+        TASK.read(str(tmp_path / "a.conll"), make_recipe())
 
 
 @pytest.mark.slow

@@ -10,7 +10,15 @@ from typing import cast
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.columns import ColumnSentence, read_columns
-from elmo.tasks.common.objects import as_tokens, begins_object, get, is_list_of, read_object, without_surrogates
+from elmo.tasks.common.objects import (
+    as_tokens,
+    begins_object,
+    get,
+    is_list_of,
+    read_object,
+    two_columns_or_object,
+    without_surrogates,
+)
 from elmo.text.decoding import read_lines
 from elmo.text.rules import split_sentences
 from elmo.text.tokenizers import Tokenizer
@@ -137,18 +145,13 @@ def _words(document: Sequence[ColumnSentence]) -> Sentences:
 
 
 def _read_line(line: str, tokenize: Tokenizer, several: bool) -> TextExample:
-    # A tab decides, and not a bracket: a label may begin with one, whereas a JSON string holds tabs as \t.
-    columns = line.split("\t")
-    if len(columns) == 2:
-        labels = [label for label in columns[0].split(SEPARATOR) if label.strip() or not several]
-        return TextExample(_cut(columns[1], tokenize), _checked_labels(labels, several))
-    if len(columns) == 1 and line.lstrip().startswith("{"):
-        values = read_object(line)
-        return TextExample(_sentences_of(values, tokenize), _checked_labels(_labels_of(values), several))
-    raise ElmoError(
-        "expected a label, a tab and a text, or a JSON object with label (or labels) and text; "
-        f"found {len(columns) - 1} tabs"
-    )
+    expected = "a label, a tab and a text, or a JSON object with label (or labels) and text"
+    found = two_columns_or_object(line, expected)
+    if isinstance(found, dict):
+        return TextExample(_sentences_of(found, tokenize), _checked_labels(_labels_of(found), several))
+    names, text = found
+    labels = [label for label in names.split(SEPARATOR) if label.strip() or not several]
+    return TextExample(_cut(text, tokenize), _checked_labels(labels, several))
 
 
 def _labels_of(values: dict[str, object]) -> list[str]:

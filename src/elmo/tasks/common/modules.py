@@ -169,6 +169,14 @@ class BiLSTMs(nn.Module):
         return x
 
 
+def glorot_linear(in_width: int, out_width: int) -> nn.Linear:
+    """Make a linear layer with the initialization of Glorot and Bengio 2010, and a bias of zero."""
+    layer = nn.Linear(in_width, out_width)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
 def variational_dropout(x: Tensor, share: float, training: bool) -> Tensor:
     """Drop the same elements at all tokens of a sentence (Gal and Ghahramani 2016, sec. 4). `x` is (B, T, D)."""
     return x * F.dropout(torch.ones_like(x[:, :1]), share, training) if training and share else x

@@ -20,17 +20,28 @@ def begins_object(line: str) -> bool:
     return _BEGINNING.match(line) is not None
 
 
+def parse_json(text: str) -> object:
+    """Parse JSON.
+
+    Raises:
+        ElmoError: If the text is not JSON. The message says at which character.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        at = f"character {error.colno}" if error.lineno == 1 else f"line {error.lineno}, character {error.colno}"
+        raise ElmoError(f"not valid JSON ({error.msg}, at {at})") from None
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits; a million opening brackets
+        raise ElmoError(f"not valid JSON ({error})") from None
+
+
 def read_object(line: str) -> dict[str, Any]:
     """Parse the JSON object of a line.
 
     Raises:
         ElmoError: If the line is not a JSON object.
     """
-    try:
-        values: object = json.loads(line)
-    except (ValueError, RecursionError) as error:  # a line of a million opening brackets is a RecursionError
-        raise ElmoError(f"not valid JSON ({getattr(error, 'msg', error)})") from None
-    return _as_object(values)
+    return _as_object(parse_json(line))
 
 
 def get(values: object, key: str, kind: type[T]) -> T:
@@ -71,6 +82,25 @@ def as_tokens(items: Sequence[str], key: str) -> tuple[str, ...]:
     return tuple(map(without_surrogates, items))
 
 
+def two_columns_or_object(line: str, expected: str) -> list[str] | dict[str, Any]:
+    """Return the two columns of a line, which a tab separates, or its JSON object.
+
+    Args:
+        line: The line.
+        expected: What a line may hold, for error messages.
+
+    Raises:
+        ElmoError: If the line has neither form.
+    """
+    # A tab decides, and not a bracket: a text may begin with one, whereas a JSON string holds tabs as \t.
+    columns = line.split("\t")
+    if len(columns) == 2:
+        return columns
+    if len(columns) == 1 and line.lstrip().startswith("{"):
+        return read_object(line)
+    raise ElmoError(f"expected {expected}; found {len(columns) - 1} tabs")
+
+
 def two_texts(line: str, what: str, keys: tuple[str, str]) -> tuple[str, str]:
     """Return the two texts of a line: separated by a tab, or in a JSON object under two keys.
 
@@ -82,17 +112,10 @@ def two_texts(line: str, what: str, keys: tuple[str, str]) -> tuple[str, str]:
     Raises:
         ElmoError: If the line has neither form.
     """
-    # A tab decides, and not a bracket: a text may begin with one, whereas a JSON string holds tabs as \t.
-    texts = line.split("\t")
-    if len(texts) == 2:
-        return texts[0], texts[1]
-    if len(texts) == 1 and line.lstrip().startswith("{"):
-        values = read_object(line)
-        return get(values, keys[0], str), get(values, keys[1], str)
-    raise ElmoError(
-        f"expected {what} with one tab between them, or a JSON object with {' and '.join(keys)}; "
-        f"found {len(texts) - 1} tabs"
-    )
+    found = two_columns_or_object(line, f"{what} with one tab between them, or a JSON object with {' and '.join(keys)}")
+    if isinstance(found, list):
+        return found[0], found[1]
+    return get(found, keys[0], str), get(found, keys[1], str)
 
 
 def _as_object(values: object) -> dict[str, Any]:

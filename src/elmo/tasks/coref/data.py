@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.text.decoding import read_lines, split_columns
+from elmo.wording import counted
 
 UNKNOWN_SPEAKER = "-"
-WORD, SPEAKER, MIN_COLUMNS = 3, 9, 11
+WORD, SPEAKER, MIN_COLUMNS = 3, 9, 12
 
 NO_MENTION = ("-", "_", "")
 """Columns of a word at which no mention begins or ends. The last one occurs in LitBank as published."""
@@ -157,7 +158,10 @@ class _Reader:
             return
         columns = split_columns(line)
         if len(columns) < MIN_COLUMNS:
-            raise ElmoError(f"{len(columns)} columns, but CoNLL-2012 has {MIN_COLUMNS} at least, coreference the last")
+            raise ElmoError(
+                f"{counted(len(columns), 'column')}; CoNLL-2012 has {MIN_COLUMNS} or more, the last of which is for "
+                "coreference"
+            )
         mark = columns[-1].strip()
         if mark not in NO_MENTION and not _MENTIONS.fullmatch(mark):
             raise ElmoError(f"{mark!r} is not coreference such as '-', '(3', '(3)' or '3)|(5'")

@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from elmo.nn.packing import Packing
 from elmo.nn.precision import product_dtype
+from elmo.tasks.common.modules import glorot_linear
 
 DISTANCES = (1, 2, 3, 4, 5, 8, 16, 32, 64)
 """The smallest distances of the buckets, after the bucket of distance 0."""
@@ -258,10 +259,7 @@ def feed_forward(width: int, hidden: Sequence[int], dropout: float) -> tuple[nn.
     """Make a feed-forward network with one output: its first linear layer, and everything after it."""
     layers: list[nn.Module] = []
     for before, after in zip([width, *hidden], [*hidden, 1], strict=True):
-        linear = nn.Linear(before, after)
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.zeros_(linear.bias)
-        layers += [linear, nn.ReLU(), nn.Dropout(dropout)]
+        layers += [glorot_linear(before, after), nn.ReLU(), nn.Dropout(dropout)]
     first, *rest = layers[:-2]
     assert isinstance(first, nn.Linear)
     return first, nn.Sequential(*rest)

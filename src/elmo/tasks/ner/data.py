@@ -63,9 +63,9 @@ def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
     place = token_column if token_column >= 0 else len(columns) + token_column
     if not 0 <= place < len(columns) - 1:
         raise ElmoError(
-            f"{where}: has {counted(len(columns), 'column')}; expected a token in column {place + 1}, "
-            "and its tag in the last column after it; set the recipe's token_column to the column of the tokens, "
-            "counted from 0"
+            f"{where}: has {counted(len(columns), 'column')}, and token_column={token_column} is not one of those "
+            "before the tag, which is the last; set the recipe's token_column to the column of the tokens, counted "
+            "from 0, or from the end (-2 is the one before the tag)"
         )
     token, tag = columns[place].strip(), columns[-1].strip()
     if not token:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from elmo.errors import ElmoError
-from elmo.tasks.common.objects import get, two_texts
+from elmo.tasks.common.objects import get, parse_json, two_texts
 from elmo.text.decoding import read_blocks
 from elmo.text.rules import sentence_spans
 from elmo.text.tokenizers import Tokenizer, locate
@@ -155,9 +154,9 @@ def _passage(text: str, tokenize: Tokenizer, where: str) -> Passage:
 
 def _load(text: str, where: str) -> object:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ElmoError(f"{where}: not valid JSON ({error})") from None
+        return parse_json(text)
+    except ElmoError as error:
+        raise ElmoError(f"{where}: {error}") from None
 
 
 def _get(values: object, key: str, kind: type[T], where: str) -> T:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmo.schema import require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
-from elmo.tasks.common.modules import CharacterEmbedding, WordEmbedding, variational_dropout
+from elmo.tasks.common.modules import CharacterEmbedding, WordEmbedding, glorot_linear, variational_dropout
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_tokenizer_without_code
 from elmo.tasks.squad.data import Bounds, SquadExample
@@ -92,12 +92,12 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         self.characters = CharacterEmbedding(chars.dim, chars.filters, chars.width, dropout=recipe.dropout)
         self.encoder = BiGRU(self.words.width + self.characters.width + elmo.input_width, size)
         self.attention = BiAttention(self.encoder.width + elmo.output_width)
-        self.merge = _linear(self.attention.width, 2 * size)
+        self.merge = glorot_linear(self.attention.width, 2 * size)
         self.self_encoder = BiGRU(2 * size, size)
         self.self_attention = SelfAttention(2 * size)
-        self.self_merge = _linear(self.self_attention.width, 2 * size)
+        self.self_merge = glorot_linear(self.self_attention.width, 2 * size)
         self.start_encoder, self.end_encoder = BiGRU(2 * size, size), BiGRU(4 * size, size)
-        self.start, self.end = _linear(2 * size, 1), _linear(2 * size, 1)
+        self.start, self.end = glorot_linear(2 * size, 1), glorot_linear(2 * size, 1)
 
     def loss(self, examples: Sequence[SquadExample]) -> Tensor:
         """Return the mean of the losses of start and end (see `bounds_loss`), in nats."""
@@ -132,14 +132,6 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
 
     def _drop(self, x: Tensor) -> Tensor:
         return variational_dropout(x, self.dropout, self.training)
-
-
-def _linear(in_width: int, out_width: int) -> nn.Linear:
-    """Make a linear layer with the initialization of Glorot and Bengio 2010, and a bias of zero."""
-    layer = nn.Linear(in_width, out_width)
-    nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer
 
 
 def bounds_loss(starts: Tensor, ends: Tensor, spans: Sequence[Sequence[Bounds]]) -> Tensor:

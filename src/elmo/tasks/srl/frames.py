@@ -56,7 +56,8 @@ FORMATS = {
     "conll2012": FrameFormat(3, 4, 6, 11, 1, "those of CoNLL-2012: 11, then predicates, then coreference"),
     "conll2005": FrameFormat(0, None, 1, 2, 0, "token, the predicate's lemma or -, then predicates"),
 }
-"""The known formats: PropBank's releases, OntoNotes as in CoNLL-2012, and CoNLL-2005's words joined with its props."""
+"""The known formats: PropBank's releases, OntoNotes as in CoNLL-2012, and CoNLL-2005's files of words and of props,
+joined side by side."""
 
 
 class Frame(NamedTuple):
@@ -130,13 +131,17 @@ def _blocks(path: str) -> Iterator[list[NumberedFields]]:
 
 
 def _parse(rows: Sequence[NumberedFields], columns: FrameFormat, where: str) -> FramedSentence:
-    width = len(rows[0][1])
+    width, fewest = len(rows[0][1]), columns.roles + columns.behind
+    if width < fewest:
+        raise ElmoError(
+            f"{where} {rows[0][0]}: {counted(width, 'column')}; there should be {fewest} or more: {columns.names}; "
+            f"{OTHER_FORMAT}"
+        )
     for number, fields in rows:
-        if len(fields) != width or width < columns.roles + columns.behind:
+        if len(fields) != width:
             raise ElmoError(
-                f"{where} {number}: {counted(len(fields), 'column')}, but the sentence's first line has "
-                f"{width}, and there should be {columns.roles + columns.behind} or more: {columns.names}; "
-                f"{OTHER_FORMAT}"
+                f"{where} {number}: {counted(len(fields), 'column')}, but the sentence's first line has {width}; all "
+                "lines of a sentence have a column for each of its predicates"
             )
     # The first line's width says how many predicates the sentence has: all columns between the others are predicates'.
     places = range(columns.roles, width - columns.behind)

@@ -49,10 +49,13 @@ class LSTMsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SrlRecipe(TaskRecipe):
-    """The recipe of semantic role labeling. A batch is of predicates in training, and of sentences in prediction.
+    """The recipe of semantic role labeling.
+
+    A batch consists of predicates in training, and of sentences in prediction.
 
     Attributes:
-        format: The format of the files: `gold_conll` (PropBank's releases), `conll2012` (OntoNotes) or `conll2005`.
+        format: The format of the files: `gold_conll` (PropBank's releases), `conll2012` (OntoNotes) or `conll2005`
+            (its files of words and of props joined side by side: token, lemma or -, and a column for each predicate).
         words: The word vectors. None represents tokens by ELMo alone.
         predicate_dim: The width of the vector that says whether a token is the predicate.
         lstm: The sizes of the LSTMs.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.text.decoding import read_lines
+from elmo.wording import counted
 
 NUM_LABELS = 5
 
@@ -92,5 +93,5 @@ def parse_tree(line: str) -> LabelledTree:
         else:
             tokens.append(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], piece))
     if is_open:
-        raise ElmoError(f"the line ends within {len(is_open)} phrases; a closing bracket is missing")
+        raise ElmoError(f"the line ends within {counted(len(is_open), 'phrase')}; a closing bracket is missing")
     return LabelledTree(tuple(tokens), tuple(phrases))

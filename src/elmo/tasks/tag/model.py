@@ -61,7 +61,7 @@ class TagRecipe(TaskRecipe):
     label_smoothing: float = 0.03
 
     def __post_init__(self) -> None:
-        names = self.columns or CONLLU
+        names = CONLLU if self.columns is None else self.columns
         if "form" not in names or len(set(names)) < len(names):
             raise ElmoError("columns: expected the names of all columns, all different, and form among them")
         if not self.targets:
