@@ -212,9 +212,14 @@ def neighbors(finding: Finding) -> list[Claim]:
     ]
     return [
         Claim("The use nearest to the source has its sense (Table 4).", nearest),
-        Claim("A use's neighbors in context share its sense, more than chance.", above(table, last, CHANCE, COUNTED)),
-        Claim("More in the last layer than in the word alone.", above(table, last, table.columns[1], COUNTED)),
-        Claim("More in the last layer than in the one before.", above(table, last, before, COUNTED)),
+        Claim("The nearest use has the same sense more often than by chance.", above(table, last, CHANCE, COUNTED)),
+        Claim(
+            "It does so more often in the last layer than in layer 0, the word alone.",
+            above(table, last, table.columns[1], COUNTED),
+        ),
+        Claim(
+            "It does so more often in the last layer than in the one before it.", above(table, last, before, COUNTED)
+        ),
     ]
 
 
@@ -279,7 +284,7 @@ def efficiency(finding: Finding) -> list[Claim]:
             largest,
         ),
         Claim("1 % with ELMo is about as good as 10 % without (SRL).", tenth),
-        Claim("ELMo passes the baseline's best score in fewer epochs (486 and 10 for SRL).", passed),
+        Claim("ELMo passes the baseline's best score in fewer epochs (in 10 instead of 486 for SRL).", passed),
     ]
 
 
@@ -314,7 +319,7 @@ def finetuning(finding: Finding) -> list[Claim]:
     return [
         Claim("Perplexity falls.", above(perplexity, p.BEFORE, p.AFTER, 0.0)),
         Claim("The task's score rises (SNLI).", [c for c in better if c.name == p.TASK_NAMES["snli"]]),
-        Claim("It stays as it was (SST).", alike(scores, p.TASK_NAMES["sst"], p.AFTER, p.BEFORE)),
+        Claim("It stays as it was (SST).", alike(scores, p.TASK_NAMES["sst"], p.BEFORE, p.AFTER)),
     ]
 
 

@@ -131,5 +131,6 @@ def test_a_bad_table_is_one_sentence(tmp_path: Path, name: str, content: str, sa
 def test_damaged_origins_are_refused(tmp_path: Path, content: str) -> None:
     PLACES.tofile(tmp_path / "places.bin")
     (tmp_path / "origins.json").write_text(content)
-    with pytest.raises(ElmoError, match=r"origins\.json: is damaged.*rebuild it"):
+    with pytest.raises(ElmoError, match=r"origins\.json: is damaged.*; get the index again, or rebuild it$") as caught:
         Origins.open(tmp_path)
+    assert str(caught.value).count("is damaged") == 1

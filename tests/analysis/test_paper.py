@@ -360,5 +360,5 @@ def test_each_analysis_has_a_picture_with_labels_and_a_legend(
 
 
 def test_tags_of_one_sentence_leave_nothing_to_train_on() -> None:
-    with pytest.raises(ElmoError, match="the training text holds 1 tagged sentences; it takes two"):
+    with pytest.raises(ElmoError, match="the training text holds 1 tagged sentence; it takes two"):
         representations.with_dev(make_tagged(1, 3), make_tagged(9, 4))

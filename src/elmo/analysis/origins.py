@@ -83,10 +83,11 @@ class Origins:
             numbers = np.fromfile(folder / PLACES_FILE, PLACE_DTYPE).reshape(-1, 2)
             is_text = all(isinstance(item, str) for part in (files, columns, *rows) for item in part)
             is_whole = is_text and (not columns or len(rows) == len(files)) and _is_below(numbers[:, 0], len(files))
-            if not is_whole or any(len(row) not in (0, len(columns)) for row in rows):
-                raise ElmoError(f"{path}: is damaged; {again}")
+            is_whole = is_whole and all(len(row) in (0, len(columns)) for row in rows)
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise ElmoError(f"{path}: is damaged ({error}); {again}") from None
+        if not is_whole:
+            raise ElmoError(f"{path}: is damaged; {again}")
         return cls(files, numbers, columns, rows)
 
     def write(self, folder: Path) -> None:

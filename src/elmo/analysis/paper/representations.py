@@ -37,6 +37,7 @@ from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import StaticVectors
 from elmo.training.run_folder import checksum_of_examples
+from elmo.wording import counted
 
 # Nearest neighbors without context and in context (Table 4).
 
@@ -300,7 +301,8 @@ def with_dev(train: Sequence[Tagged], test: Sequence[Tagged]) -> TaggedCorpus:
     """
     if len(train) < 2:
         raise ElmoError(
-            f"the training text holds {len(train)} tagged sentences; it takes two, one of them for the dev set"
+            f"the training text holds {counted(len(train), 'tagged sentence')}; it takes two, one of them for the dev "
+            "set"
         )
     num_dev = max(1, round(DEV_SHARE * len(train)))
     return TaggedCorpus(train[:-num_dev], train[-num_dev:], test)
