@@ -170,6 +170,10 @@ def test_word_tests(tmp_path: Path) -> None:
     assert (solved.accuracy, solved.num_tested, solved.sections) == (0.5, 2, {"tens": 1.0, "wrong": 0.0})
     (tmp_path / "analogies.txt").write_text((tmp_path / "analogies.txt").read_text(), encoding="utf-8-sig")
     assert evaluate_analogies(keyed, tmp_path / "analogies.txt") == solved
+    (tmp_path / "analogies.txt").write_text(": tens\na b d e\n: wrong\na b d c\n: tens\na b d c\n")
+    solved = evaluate_analogies(keyed, tmp_path / "analogies.txt")
+    assert (solved.num_tested, solved.sections) == (3, {"tens": 0.5, "wrong": 0.0}), "two sections have one name"
+    assert solved.accuracy == pytest.approx(1 / 3)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import warnings
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,20 +121,14 @@ def evaluate_analogies(vectors: Any, path: str | Path) -> AnalogyScore:
             raise ElmoError(
                 f"{path}: expected four words on each line, and a line such as ': capitals' before each section"
             ) from None
-    tested = {one["section"]: len(one["correct"]) + len(one["incorrect"]) for one in sections}
-    total = sections[-1]  # gensim appends the total as the last section
-    num_tested = len(total["correct"]) + len(total["incorrect"])
-    if not num_tested:
+    correct, tested = Counter[str](), Counter[str]()
+    for section in sections[:-1]:  # gensim appends the total as the last section; several may have one name
+        correct[section["section"]] += len(section["correct"])
+        tested[section["section"]] += len(section["correct"]) + len(section["incorrect"])
+    if not tested.total():
         raise ElmoError(f"{path}: none of its analogies has vectors for all four words; is the case of words the same?")
-    return AnalogyScore(
-        len(total["correct"]) / num_tested,
-        num_tested,
-        {
-            one["section"]: len(one["correct"]) / tested[one["section"]]
-            for one in sections[:-1]
-            if tested[one["section"]]
-        },
-    )
+    shares = {name: correct[name] / number for name, number in tested.items() if number}
+    return AnalogyScore(correct.total() / tested.total(), tested.total(), shares)
 
 
 @contextmanager
