@@ -255,8 +255,8 @@ def test_the_beginning_of_a_long_conllu_file_is_looked_at_in_whole_lines(run: Ru
     assert json.loads(out)["num_tokens"] == SAMPLE_CHARACTERS // len(line)
     Path("a.conllu").write_text(f"{line * 2}2\tword\n")
     code, _, err = run("embed", "model", "a.conllu", "b.npz")
-    why = "because of its name, an option, a task's recipe or the text to train on"
-    says = f"2 columns between tabs; CoNLL-U has 10 (the file is read as CoNLL-U {why})"
+    why = "because of its name, an option, the text to train on, or a recipe that names no columns, as columns=[form, "
+    says = f"2 columns between tabs; CoNLL-U has 10 (the file is read as CoNLL-U {why}xpos] does)"
     assert (code, err) == (2, f"elmo: a.conllu, line 3: {says}\n")
 
 

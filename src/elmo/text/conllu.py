@@ -75,7 +75,8 @@ def split_word(line: str, where: str) -> list[str] | None:
     if len(columns) != len(CONLLU):
         raise ElmoError(
             f"{where}: {counted(len(columns), 'column')} between tabs; CoNLL-U has {len(CONLLU)} (the file is read as "
-            "CoNLL-U because of its name, an option, a task's recipe or the text to train on)"
+            "CoNLL-U because of its name, an option, the text to train on, or a recipe that names no columns, as "
+            "columns=[form, xpos] does)"
         )
     if not columns[0].isdecimal():
         raise ElmoError(f"{where}: {columns[0]!r} is not the number of a word")

@@ -14,7 +14,7 @@ from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.tag.metric import score_tags
 from elmo.tasks.tag.model import TagModel, TagPrediction, TagRecipe
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
-from elmo.text.conllu import EMPTY, is_conllu
+from elmo.text.conllu import EMPTY
 from elmo.text.tokenizers import Tokenizer
 
 
@@ -27,13 +27,7 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
 
     def read(self, path: str, recipe: TagRecipe) -> list[ColumnSentence]:
         """Read the sentences of a file of CoNLL-U, or of the recipe's columns."""
-        try:
-            examples = list(read_columns(path, recipe.columns))
-        except ElmoError as error:
-            if recipe.columns is not None or is_conllu(path):
-                raise
-            raise ElmoError(f"{error}; if its columns are others, name them all, as in columns=[form, xpos]") from None
-        if examples:
+        if examples := list(read_columns(path, recipe.columns)):
             return examples
         raise ElmoError(f"{path}: holds no sentence; expected {'columns' if recipe.columns else 'CoNLL-U'}")
 
