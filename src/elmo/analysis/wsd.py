@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import unit
-from elmo.analysis.wsd_data import Annotated, Instance, Target
+from elmo.analysis.wsd_data import Annotated, Instance, Target, require_instances
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.errors import ElmoError
@@ -105,8 +105,7 @@ def evaluate_wsd(
     if layers is None:
         layers = {layer_name(layer): layer for layer in (*range(embedder.num_layers), "mean")}
     for name, test in tests.items():
-        if not any(sentence.instances for sentence in test):
-            raise ElmoError(f"{name}: has no annotated word; give the file whose words have elements <instance>")
+        require_instances(test, name)
     mixes = _mixes([*layers.values()], embedder.num_layers)
     sentences = [sentence for test in tests.values() for sentence in test]
     pairs = [(instance, np.tensordot(mixes, vectors, 1)) for instance, vectors in embed_instances(embedder, sentences)]

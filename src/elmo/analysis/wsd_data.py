@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
@@ -43,6 +43,12 @@ class Annotated(NamedTuple):
 
     tokens: list[str]
     instances: list[Instance]
+
+
+def require_instances(sentences: Iterable[Annotated], name: str) -> None:
+    """Raise ElmoError, which begins with the name of the text, unless some word of it is annotated."""
+    if not any(sentence.instances for sentence in sentences):
+        raise ElmoError(f"{name}: has no annotated word; give the file whose words have elements <instance>")
 
 
 def read_annotated(path: str | Path) -> Iterator[Annotated]:

@@ -285,11 +285,10 @@ def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **argumen
 
 def _read_uses(path: str) -> list[Annotated]:
     """Read a text whose words have senses, and refuse one without such words before anything is embedded."""
-    from elmo.analysis.wsd_data import read_annotated
+    from elmo.analysis.wsd_data import read_annotated, require_instances
 
     sentences = list(read_annotated(path))
-    if not any(sentence.instances for sentence in sentences):
-        raise ElmoError(f"{path}: has no annotated word; give the file whose words have elements <instance>")
+    require_instances(sentences, path)
     return sentences
 
 
