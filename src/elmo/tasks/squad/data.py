@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -111,7 +112,9 @@ def _example(context: str, question: str, tokenize: Tokenizer) -> SquadExample:
 def _read_part(part: str, tokenize: Tokenizer) -> Iterator[SquadExample]:
     # `split` gives the parts between matches and the groups: with "#3:5" [file, "3", "5", ""], and without only [file].
     file, start, end, *_ = [*_ARTICLES.split(part), "", ""]
-    articles = _get(_load("\n".join(read_blocks(file)), file), "data", list, file)
+    text = "\n".join(read_blocks(file))
+    with _naming(file):
+        articles = get(parse_json(text), "data", list)
     for number, article in list(enumerate(articles, 1))[int(start or 0) : int(end) if end else None]:
         title = article.get("title") if isinstance(article, dict) else None
         where = f"{file}: article {number}" + (f" ({title!r})" if title else "")
@@ -146,21 +149,19 @@ def _answer(values: object, passage: Passage, where: str) -> tuple[str, Bounds]:
 
 
 def _passage(text: str, tokenize: Tokenizer, where: str) -> Passage:
-    try:
+    with _naming(where):
         return Passage.of(text, tokenize)
-    except ElmoError as error:
-        raise ElmoError(f"{where}: {error}") from None
-
-
-def _load(text: str, where: str) -> object:
-    try:
-        return parse_json(text)
-    except ElmoError as error:
-        raise ElmoError(f"{where}: {error}") from None
 
 
 def _get(values: object, key: str, kind: type[T], where: str) -> T:
-    try:
+    with _naming(where):
         return get(values, key, kind)
+
+
+@contextmanager
+def _naming(where: str) -> Generator[None]:
+    """Let an `ElmoError` of the context begin with the place that is wrong."""
+    try:
+        yield
     except ElmoError as error:
         raise ElmoError(f"{where}: {error}") from None
