@@ -82,8 +82,9 @@ class Origins:
             files, columns, rows = facts["files"], facts["columns"], facts["rows"]
             numbers = np.fromfile(folder / PLACES_FILE, PLACE_DTYPE).reshape(-1, 2)
             is_text = all(isinstance(item, str) for part in (files, columns, *rows) for item in part)
-            is_whole = is_text and (not columns or len(rows) == len(files)) and _is_below(numbers[:, 0], len(files))
-            is_whole = is_whole and all(len(row) in (0, len(columns)) for row in rows)
+            has_rows = not columns or len(rows) == len(files)
+            is_even = all(len(row) in (0, len(columns)) for row in rows)
+            is_whole = is_text and has_rows and is_even and _is_below(numbers[:, 0], len(files))
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise ElmoError(f"{path}: is damaged ({error}); {again}") from None
         if not is_whole:
