@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -60,12 +60,11 @@ def parts(command: str) -> Iterator[list[str]]:
     yield words
 
 
-def run_commands(lines: Iterable[str], shorter: Mapping[str, str]) -> None:
+def run_commands(lines: Sequence[str], shorter: Mapping[str, str]) -> None:
     """Run the lines with `elmo` in this process, with parts of them replaced by those of `shorter`.
 
     Each part has to occur, or a page that has changed would be run in its full length without a word.
     """
-    lines = list(lines)
     missing = [long for long in shorter if not any(long in line for line in lines)]
     assert not missing, missing
     for command in lines:
