@@ -126,6 +126,8 @@ def test_a_bad_table_is_one_sentence(tmp_path: Path, name: str, content: str, sa
         '{"files": [1], "columns": [], "rows": []}',
         '{"files": [], "columns": [], "rows": []}',
         '{"files": ["a", "b", "c"], "columns": ["y"], "rows": [["1"], [], ["1", "2"]]}',
+        '{"files": ["a", "b", "c"], "columns": [], "rows": [], "places": "../places.bin"}',
+        '{"files": ["a", "b", "c"], "columns": [], "rows": [], "places": 1}',
     ],
 )
 def test_damaged_origins_are_refused(tmp_path: Path, content: str) -> None:

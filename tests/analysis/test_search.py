@@ -686,6 +686,34 @@ def test_a_complete_index_learns_where_its_text_is_now(model: Embedder, letters:
     assert str(origins.of(2)) == "c.txt, line 1, year=1801"
 
 
+def test_other_files_of_the_same_text_appear_in_one_step(
+    model: Embedder, letters: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill leaves the origins as they were, and the next call replaces them."""
+    Path("all.txt").write_text("".join(Path(name).read_text() for name in letters))
+    build_index(model, ["all.txt"], "index")
+    rename = Path.replace
+
+    def killed(path: Path, target: Path) -> None:
+        if target.name == "origins.json" and target.parent.name == "index":
+            raise KeyboardInterrupt
+        rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            build_index(model, letters, "index")
+    origins = ContextIndex("index", model).text.origins
+    assert origins is not None
+    assert {origins.of(sentence).file for sentence in range(len(origins))} == {"all.txt"}
+    for _ in range(2):
+        assert build_index(model, letters, "index").was_there
+        origins = ContextIndex("index", model).text.origins
+        assert origins is not None
+        assert [str(origins.of(sentence)) for sentence in (0, 2)] == ["a.txt, line 1", "b.txt, line 1"]
+        assert len([*Path("index").glob("places*")]) == 1
+
+
 def test_an_index_of_an_earlier_version_learns_its_files(model: Embedder, letters: list[str]) -> None:
     build_index(model, letters, "index")
     for name in ("origins.json", "places.bin"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
-from collections.abc import Container, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,9 @@ from elmo.text.prepare import PLACE_DTYPE
 
 PLACES_FILE, ORIGINS_FILE = "places.bin", "origins.json"
 """Files of an index: the file and line of each sentence, (num_sentences, 2); and the names and metadata of files."""
+
+_PLACES_NAMES = re.compile(r"places(-[0-9a-f]{8})?\.bin")
+"""`PLACES_FILE`, and the names that later places have (see `Origins.replace_those_of`)."""
 
 FILE = "file"
 """The column of a table that names the file that a row is about. It can be chosen by like the others."""
@@ -64,7 +69,7 @@ class Origins:
     ) -> None:
         self.files, self.columns = tuple(files), tuple(columns)
         self._places = places
-        self._rows = rows
+        self._rows = [tuple(row) for row in rows]
 
     @classmethod
     def open(cls, folder: Path) -> Origins | None:
@@ -80,7 +85,10 @@ class Origins:
         facts: Any = read_json(path, _LARGEST)
         try:
             files, columns, rows = facts["files"], facts["columns"], facts["rows"]
-            numbers = np.fromfile(folder / PLACES_FILE, PLACE_DTYPE).reshape(-1, 2)
+            places = facts.get("places", PLACES_FILE)
+            if not _PLACES_NAMES.fullmatch(places):
+                raise ValueError(f"{places!r} is no name of a file of places")
+            numbers = np.fromfile(folder / places, PLACE_DTYPE).reshape(-1, 2)
             is_text = all(isinstance(item, str) for part in (files, columns, *rows) for item in part)
             has_rows = not columns or len(rows) == len(files)
             is_even = all(len(row) in (0, len(columns)) for row in rows)
@@ -93,8 +101,31 @@ class Origins:
 
     def write(self, folder: Path) -> None:
         """Write the names and the metadata of the files. `prepare` has written the places."""
-        facts = {"files": self.files, "columns": self.columns, "rows": self._rows}
-        write_all({folder / ORIGINS_FILE: lambda path: write_json(path, facts)})
+        write_all({folder / ORIGINS_FILE: lambda path: write_json(path, self._description(PLACES_FILE))})
+
+    def replace_those_of(self, folder: Path) -> None:
+        """Replace the origins of an index of the same text, both files in one step.
+
+        That step is the renaming of origins.json. Until then, its file of places must stay, so that other places get a
+        file of another name.
+        """
+        content = self._places.tobytes()
+        files = [path for path in folder.glob("places*.bin") if _PLACES_NAMES.fullmatch(path.name)]
+        same = next((path for path in files if path.read_bytes() == content), None)
+        places = same or folder / f"places-{zlib.crc32(content):08x}.bin"
+        description = self._description(places.name)
+        writers: dict[Path, Callable[[Path], object]] = {
+            places: lambda path: path.write_bytes(content),
+            folder / ORIGINS_FILE: lambda path: write_json(path, description),
+        }
+        write_all(writers, optional=files)
+
+    def _description(self, places: str) -> dict[str, Any]:
+        return {"files": self.files, "columns": self.columns, "rows": self._rows, "places": places}
+
+    def is_same(self, other: Origins) -> bool:
+        """Whether the sentences have the same origins with the same metadata."""
+        return self._description("") == other._description("") and np.array_equal(self._places, other._places)
 
     def with_metadata_of(self, other: Origins) -> Origins:
         """Return the same origins with the metadata that an earlier index of the same files has.

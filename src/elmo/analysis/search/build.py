@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import TYPES_AT_ONCE, unit
-from elmo.analysis.origins import ORIGINS_FILE, PLACES_FILE, Origins
+from elmo.analysis.origins import Origins
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
@@ -153,12 +153,13 @@ def build_index(
             if not _is_of(folder, job | {"tags": [*indexed.tag_names]}) or not _has_same_tags(folder, work / NEW):
                 raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
             # The same text may come from other lines or files than before.
-            if metadata is None and (known := Origins.open(folder)) is not None:  # earlier versions kept no origins
-                assert indexed.origins is not None
-                indexed.origins.with_metadata_of(known).write(work / NEW)
-            for name in (PLACES_FILE, ORIGINS_FILE):
-                if not ((folder / name).exists() and filecmp.cmp(work / NEW / name, folder / name, shallow=False)):
-                    (work / NEW / name).replace(folder / name)
+            origins = indexed.origins
+            assert origins is not None
+            known = Origins.open(folder) if metadata is None else None
+            if known is not None:  # earlier versions kept no origins
+                origins = origins.with_metadata_of(known)
+            if known is None or not origins.is_same(known):
+                origins.replace_those_of(folder)
             shutil.rmtree(work / NEW)
             if not any(work.glob(PARTS)) and not (work / TRAINED).exists():
                 (work / JOB).unlink(missing_ok=True)  # left by a kill after the last rename of `_complete`
