@@ -292,7 +292,7 @@ def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_
         (["--by", "decade", "--word", "nowhere"], "'nowhere' occurs in no period, and it takes two"),
         (
             ["--by", "decade", "--word", "Gay"],
-            "takes two periods to compare (there is 'gay': write it so)",
+            "takes two periods to compare (there is 'gay': write it this way)",
         ),
         (["--by", "decade", "--word", "a park"], "takes two periods to compare (only single words are compared)"),
         (["--by", "decade", "--word", "park"], "'park' occurs only in 1840s, and it takes two"),
@@ -323,7 +323,7 @@ def test_bad_input_is_one_sentence(
 
 
 def test_a_folder_that_is_no_index(tmp_path: Path) -> None:
-    with pytest.raises(ElmoError, match="is no index"):
+    with pytest.raises(ElmoError, match="is not an index"):
         ChangeIndex(tmp_path, "decade")
 
 

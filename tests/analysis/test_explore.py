@@ -131,6 +131,13 @@ def test_without_an_index_the_words_of_the_text_are_compared(model: Embedder) ->
         look(model, SENTENCES, 0, 9)
 
 
+def test_without_an_index_all_words_of_a_long_text_are_compared(model: Embedder) -> None:
+    sentences = [tuple(f"w{number}" for number in range(200)), ("the", "king"), ("the", "last", "king")]
+    view = look(model, sentences, 1, 1)
+    assert view.num_uses == 204
+    assert ("the", "last", "king") in {use.tokens for use in view.layers[0].uses}
+
+
 def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
     """A word is compared with the other lines of the text, so each link must contain them."""
     from starlette.testclient import TestClient

@@ -421,7 +421,7 @@ def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) ->
     other = Embedder(formats.load(make(tmp_path / "other", "no_highway")[0]))
     for folder, embedder, says in (
         ("index", other, "index: was built with another model; give that one"),
-        ("other", model, "other: is no index"),
+        ("other", model, "other: is not an index"),
     ):
         with pytest.raises(ElmoError, match=says):
             ContextIndex(tmp_path / folder, embedder)

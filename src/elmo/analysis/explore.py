@@ -17,7 +17,7 @@ from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 
 MAX_USES = 150
-"""Most uses of the word that are embedded in all layers."""
+"""Most uses of the word in an index that are embedded in all layers."""
 
 SHOWN_USES = 6
 """Number of uses that are shown for each layer."""
@@ -117,7 +117,7 @@ def look(
         )
         # With `any_word`, the tags are those of other words.
         places = index.uses(word, MAX_USES, settings.where, () if settings.any_word else settings.tags)
-    places = [place for place in dict.fromkeys(places) if place != (tokens, position)][:MAX_USES]
+    places = [place for place in dict.fromkeys(places) if place != (tokens, position)]
     query, vectors = _embed_all(embedder, (tokens, position), places)
     layers = [_layer(number, query[number], vectors[number], places) for number in range(len(query))]
     # The plot shows the layer by which neighbors are found: that of the index, or the top layer.

@@ -350,7 +350,7 @@ def _find_description(folder: Path) -> dict[str, Any] | None:
 def _read_description(folder: Path) -> dict[str, Any]:
     facts = _find_description(folder)
     if facts is None:
-        raise ElmoError(f"{folder}: is no index (it has no {DESCRIPTION} of one); build one with 'elmo index'")
+        raise ElmoError(f"{folder}: is not an index (it has no {DESCRIPTION} of one); build one with 'elmo index'")
     if facts["format"] != FORMAT:
         raise ElmoError(f"{folder / DESCRIPTION}: is not of format {FORMAT!r}; build the index again")
     layer, tags = facts.get("layer"), facts.get("tags")
