@@ -75,8 +75,8 @@ comparison. Its biLM is the package's `en`.)
 Figures are percentages of words, as the CoNLL 2018 script counts them when the words
 are given: the mean and the standard deviation over seeds of the tagger. They are for
 the test set where there is one, and otherwise for the validation set, by whose score
-the epoch was chosen. The minutes are those of one thread while other programs used the
-machine, too.
+the epoch was chosen. The minutes are those of the shortest and the longest training.
+{machines}
 
 The Gothic taggers without ELMo were trained before `known_lemma_bonus` was added to the
 recipe. That key only affects prediction, so they were scored with it afterwards.
@@ -152,7 +152,7 @@ def write_page(root: Path) -> str:
                 kind += f", {_epochs(run)} epochs"
             table += f"| {first} | {kind} | {' | '.join(_row(run))} |\n"
     bilms = _bilms(root, [*names, *NOVELS])
-    head = HEAD.format(summary=_summary(runs, names, bilms))
+    head = HEAD.format(summary=_summary(runs, names, bilms), machines=_machines(runs))
     return f"{head}{table}\n{_novels(runs)}{_pretraining(bilms)}{COMMANDS_HEAD}{_commands(runs)}"
 
 
@@ -186,7 +186,9 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
         ]
         for chosen in (kinds, dict.fromkeys(kinds, BASELINE))
     )
-    minutes = [run.results[0].seconds / 60 for run in runs if run.kind != BASELINE]
+    minutes = [
+        result.seconds / 60 for run in runs if run.kind != BASELINE and run.data != ENGLISH for result in run.results
+    ]
     items: list[str] = []
     if gains:
         mean_of = {DATA[name].partition(",")[0]: statistics.mean(found) for name, found in gains_of.items()}
@@ -203,13 +205,12 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
     if leads:
         items.append(
             f"With ELMo, {sum(lead > 0 for lead in leads)} of the {len(leads)} scores that can be compared with "
-            "LiBERTus, a transformer pretrained from random weights on such texts, are higher than its own, by "
-            f"{min(leads):.1f} to {max(leads):.1f} points. Without ELMo, {sum(lead > 0 for lead in plain_leads)} are, "
-            f"by {min(plain_leads):.1f} to {max(plain_leads):.1f} points. So most of the difference is due to the "
-            "tagger."
+            "LiBERTus, a transformer pretrained from random weights on such texts, are higher than its own. Without "
+            f"ELMo, {sum(lead > 0 for lead in plain_leads)} are. The average difference is "
+            f"{statistics.mean(leads):.1f} points with ELMo and {statistics.mean(plain_leads):.1f} points without it."
         )
     if minutes:
-        items.append(f"A tagger with ELMo takes {min(minutes):.0f} to {max(minutes):.0f} minutes on one core.")
+        items.append(f"A tagger with ELMo takes {min(minutes):.0f} to {max(minutes):.0f} minutes.")
     if minutes and bilms:
         pretraining = [facts["seconds"] / 60 for _, facts in bilms]
         items[-1] += (
@@ -227,6 +228,12 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
             f"the three scores by {gained[0]}, {gained[1]} and {gained[2]} points."
         )
     return "\n".join(textwrap.fill(item, 88, initial_indent="- ", subsequent_indent="  ") for item in items)
+
+
+def _machines(runs: Sequence[Run]) -> str:
+    """Return the sentence that says where the minutes were taken."""
+    machines = sorted({result.machine for run in runs for result in run.results})
+    return textwrap.fill(f"Other programs used the machines, too ({'; '.join(machines)}).", 88)
 
 
 def _means(run: Run) -> list[float]:
@@ -283,11 +290,11 @@ def _epochs(run: Run) -> int:
 
 def _row(run: Run) -> Sequence[str]:
     scores = run.all_scores("test") or run.all_scores("dev")
-    minutes = [result.seconds / 60 for result in run.results]
+    minutes = sorted(round(result.seconds / 60) for result in run.results)
     return [
         *(mean_and_deviation(scores[key]) if key in scores else "" for key in SCORES.values()),
         str(len(run.results)),
-        mean_and_deviation(minutes),
+        "–".join(str(minute) for minute in dict.fromkeys((minutes[0], minutes[-1]))),
     ]
 
 
