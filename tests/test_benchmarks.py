@@ -135,6 +135,13 @@ def test_commands_of_pages_are_understood(script: str, arguments: str, monkeypat
         ("experiments/warm.py", ["no-model", "train.txt", "heldout.txt"], "no-model: no such file or folder"),
         ("experiments/ngram.py", ["no-corpus", "heldout.txt", "--kenlm", "bin"], "no-corpus: "),
         ("experiments/simulated_change.py", ["missing.txt"], "missing.txt: no such file"),
+        ("experiments/paper_tasks.py", ["runs", "--seeds", "0"], "argument --seeds: '0' is not a number of 1 or more"),
+        (
+            "experiments/little_text.py",
+            ["runs", "--seeds", "-2"],
+            "argument --seeds: '-2' is not a number of 1 or more",
+        ),
+        ("experiments/paper_analyses.py", ["--only", "pos", "--data", ".", "--device", "no"], "pos/"),
         ("pages/results.py", ["page.md", "--records", "."], "a/none.json: is not the record of a training"),
     ],
 )

@@ -178,6 +178,23 @@ def test_figure_1_shows_roles_by_share_of_the_training_set(
     assert sum(finding.seconds.values()) == 4 * (60 + 120)
 
 
+def test_figure_1_is_about_one_model(
+    make_record: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shares = importlib.import_module("shares")
+    for name in ("roles/none", "roles/en", "tenth/other"):
+        make_record(name, "srl", [60])
+    monkeypatch.setattr(sys, "argv", ["shares.py", str(tmp_path / "found"), "--records", str(tmp_path)])
+    with pytest.raises(SystemExit) as end:
+        shares.main()
+    assert end.value.code == 2
+    assert "has records of srl with en, other; keep those of one model" in capsys.readouterr().err
+    assert not (tmp_path / "found").exists()
+
+
 @pytest.mark.parametrize(("script", "page"), [("results", "results.md"), ("little_text", "little-text.md")])
 def test_the_projects_pages_are_of_the_kept_records(script: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS / "pages")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
+
+import click
 
 from elmo.errors import ElmoError
 
@@ -23,11 +26,21 @@ def script(main: Callable[[], None]) -> Callable[[], None]:
         except (ElmoError, OSError, UnicodeDecodeError) as error:
             print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
             raise SystemExit(2) from None
+        except click.ClickException as error:  # of a command of `elmo` that the script calls
+            print(f"{Path(sys.argv[0]).name}: error: {error.format_message()}", file=sys.stderr)
+            raise SystemExit(2) from None
         except subprocess.CalledProcessError as error:
             print(f"{Path(sys.argv[0]).name}: error: {error.cmd[0]} failed; see above", file=sys.stderr)
             raise SystemExit(2) from None
 
     return run
+
+
+def positive(text: str) -> int:
+    """Read the value of an option that counts something, as a type of `argparse`."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return int(text)
 
 
 def in_own_process(options: Sequence[str]) -> Any:

@@ -36,7 +36,7 @@ from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, DATA, parse_with_records, train_and_record
-from common.script import script
+from common.script import positive, script
 
 PARTS = ("train", "dev", "test")
 FEELINGS = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -130,7 +130,7 @@ def main() -> None:
         default=[LINEAR, BASELINE, "en"],
         help="these kinds of models only",
     )
-    parser.add_argument("--seeds", type=int, default=3, help="seeds of each classifier (default: %(default)s)")
+    parser.add_argument("--seeds", type=positive, default=3, help="seeds of each classifier (default: %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets; default: %(default)s")
     arguments = parse_with_records(parser)

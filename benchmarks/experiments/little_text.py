@@ -30,7 +30,7 @@ from elmo.training.machine import machine_name
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, DATA, is_recorded, parse_with_records, run_elmo, shown, train_and_record
-from common.script import script
+from common.script import positive, script
 
 SHORT = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patience=5")
 LONG = ("--recipe", "auto", "--evaluate-every", "500", "--set", "training.max_minutes=20")
@@ -171,7 +171,7 @@ def main() -> None:
         "--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"], help="these kinds of taggers only"
     )
     parser.add_argument("--name", default="elmo", help="the name of the runs with ELMo (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=3, help="seeds of each tagger (default: %(default)s)")
+    parser.add_argument("--seeds", type=positive, default=3, help="seeds of each tagger (default: %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the tagger's recipe")
     parser.add_argument(
         "--pretrain",

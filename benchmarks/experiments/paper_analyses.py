@@ -33,7 +33,7 @@ from elmo.errors import ElmoError
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
 from common.records import DATA, WSD_TESTS
-from common.script import script
+from common.script import positive, script
 
 FILES = {
     "ner": ("NER", "ner/wnut17_train.conll", "ner/wnut17_dev.conll"),
@@ -125,7 +125,7 @@ def main() -> None:
     )
     parser.add_argument("--static", help="static vectors for neighbors, in word2vec's text format")
     parser.add_argument(
-        "--seeds", type=int, default=1, help="how many seeds each task model is trained with; default: %(default)s"
+        "--seeds", type=positive, default=1, help="how many seeds each task model is trained with; default: %(default)s"
     )
     parser.add_argument(
         "--set",

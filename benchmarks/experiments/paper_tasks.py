@@ -29,7 +29,7 @@ from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, DATA, parse_with_records, train_and_record
-from common.script import script
+from common.script import positive, script
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def main() -> None:
         default=[plan.name for plan in PLANS if plan.is_english],
         help="train on these data sets only; default: all English ones",
     )
-    parser.add_argument("--seeds", type=int, help="the largest number of seeds for each task")
+    parser.add_argument("--seeds", type=positive, help="the largest number of seeds for each task")
     parser.add_argument(
         "--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"], help="these kinds of models only"
     )

@@ -139,7 +139,8 @@ def above(table: Table, better: str, worse: str, margin: float | None = None) ->
     """Judge whether `better` is above `worse` in our rows that have both, by more than may be due to chance.
 
     That is `margin`, by default the one for trainings of the row's task, or two standard deviations of the difference
-    (see `TRAINED`) if there are several seeds.
+    of two single trainings (see `TRAINED`) if there are several seeds. That of two means would be narrower, but the
+    deviation of three seeds is too rough for it.
     """
     cases: list[Case] = []
     for row, cells in ((row, numbers(cells)) for row, cells in table.here.items()):

@@ -66,6 +66,8 @@ def main() -> None:
     runs = [run for run in read_records(arguments.records) if run.task == TASK]
     if not runs:
         raise ElmoError(f"{arguments.records}: holds no record of {TASK}; make some with paper_tasks.py")
+    if len(models := sorted({run.kind for run in runs} - {BASELINE})) > 1:
+        raise ElmoError(f"{arguments.records}: has records of {TASK} with {', '.join(models)}; keep those of one model")
     for path in write_finding(arguments.out, find_efficiency(runs), draw_efficiency):
         print(path)
 

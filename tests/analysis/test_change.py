@@ -14,7 +14,7 @@ from commands import run_main
 from elmo.analysis import change as module
 from elmo.analysis.change import ChangeIndex, distances, plot_change
 from elmo.analysis.origins import Origins
-from elmo.analysis.periods import find_periods
+from elmo.analysis.periods import Periods, find_periods
 from elmo.analysis.search import build_index
 from elmo.analysis.search import vectors as stored
 from elmo.embed.embedder import Embedder
@@ -254,6 +254,12 @@ def run(
 ) -> Callable[..., tuple[int, str, str]]:
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: run_main(["change", str(index), *arguments], monkeypatch, capsys)
+
+
+def test_periods_can_be_named_with_a_hyphen() -> None:
+    periods = Periods(("1700–1799", "1800–1899", "1800-1899"), np.zeros(0, np.int32))
+    assert periods.pair(("1700-1799", "1800–1899")) == periods.pair(("1700–1799", "1800–1899")) == (0, 1)
+    assert periods.pair(("1700-1799", "1800-1899")) == (0, 2)
 
 
 def test_the_command_ranks_words(run: Callable[..., tuple[int, str, str]]) -> None:

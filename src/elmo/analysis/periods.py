@@ -46,7 +46,9 @@ class Periods:
         Raises:
             ElmoError: If there is no such period, or both are the same.
         """
-        first, second = names or (self.names[0], self.names[-1])
+        # The names of centuries have an en dash, which is hard to type.
+        typed = {name.replace("–", "-"): name for name in self.names} | {name: name for name in self.names}
+        first, second = (typed.get(name, name) for name in names or (self.names[0], self.names[-1]))
         for name in (first, second):
             if name not in self.names:
                 raise ElmoError(f"there is no period {name!r}; there are {', '.join(self.names)}")
