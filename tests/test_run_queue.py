@@ -205,6 +205,14 @@ def test_a_wrong_list_is_refused(queue: Queue, runs: list[dict[str, Any]], messa
     assert not queue.folder.exists()
 
 
+def test_a_folder_that_cannot_be_made_is_refused(queue: Queue) -> None:
+    queue.write({"name": "one", "command": "true"})
+    queue.folder.touch()
+    code, output = queue.run()
+    assert code == 2
+    assert f"{queue.folder}: can't be made (File exists)" in output
+
+
 def test_another_command_under_the_same_name_is_refused(queue: Queue) -> None:
     queue.write({"name": "one", "command": "true"})
     assert queue.run()[0] == 0

@@ -11,7 +11,7 @@ from typing import IO
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.targets import JOB, LOCK, PROGRESS, alone_in, remove_leftovers, unfinished_folder
+from elmo.targets import JOB, LOCK, PROGRESS, alone_in, remove_leftovers, require_folder, unfinished_folder
 
 fcntl = pytest.importorskip("fcntl", reason="needs the locks of Unix")
 
@@ -23,6 +23,17 @@ def test_a_second_one_is_refused_until_the_first_is_done(tmp_path: Path) -> None
                 pass
             assert (tmp_path / LOCK).exists()
         assert not (tmp_path / LOCK).exists()
+
+
+def test_a_folder_is_not_made_inside_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    require_folder(tmp_path / "new" / "folder")
+    for name, says in (
+        ("file", "file: is not a folder"),
+        ("file/a/b", "file/a/b: can't be made, since .*/file is not"),
+    ):
+        with pytest.raises(ElmoError, match=says):
+            require_folder(tmp_path / name)
 
 
 def test_a_disk_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -325,7 +325,10 @@ def main() -> None:
         parser.error("--jobs: expected at least 1")
     try:
         runs = read_runs(arguments.runs)
-        arguments.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            arguments.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ListError(f"{arguments.folder}: can't be made ({error.strerror})") from None
         if arguments.status:
             print(describe(runs, arguments.folder, arguments.jobs))
             return

@@ -51,9 +51,13 @@ def require_parent(path: Path) -> None:
 
 
 def require_folder(path: Path) -> None:
-    """Refuse a path that is to be a folder, and is something else. It need not exist."""
-    if os.path.lexists(path) and not path.is_dir():
+    """Refuse a path that is to be a folder, and is something else or lies in something else. It need not exist."""
+    found = next(part for part in (path, *path.absolute().parents) if os.path.lexists(part))
+    if found.is_dir():
+        return
+    if found == path:
         raise ElmoError(f"{path}: is not a folder; name one, or a path where there is nothing yet")
+    raise ElmoError(f"{path}: can't be made, since {found} is not a folder")
 
 
 def require_new_file(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from collections import defaultdict
@@ -163,6 +164,8 @@ def test_word_tests(tmp_path: Path) -> None:
     assert found.share_unknown == pytest.approx(1 / 5)
     (tmp_path / "pairs.csv").write_text((tmp_path / "pairs.tsv").read_text().replace("\t", ","))
     assert evaluate_similarity(keyed, tmp_path / "pairs.csv") == found
+    (tmp_path / "pairs.CSV.gz").write_bytes(gzip.compress((tmp_path / "pairs.csv").read_bytes()))
+    assert evaluate_similarity(keyed, tmp_path / "pairs.CSV.gz") == found
     (tmp_path / "pairs.csv").write_text((tmp_path / "pairs.csv").read_text()[13:], encoding="utf-8-sig")
     assert evaluate_similarity(keyed, tmp_path / "pairs.csv") == found
     (tmp_path / "analogies.txt").write_text(": tens\na b d e\n: wrong\na b d c\na b unknown c\n: none\nx y z a\n")

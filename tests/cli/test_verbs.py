@@ -372,6 +372,10 @@ def test_convert_refuses_an_existing_target(run: Callable[..., Done], tmp_path: 
     make_bilm_hdf5.make(tmp_path / "model")
     done = run("convert", "model", "model")
     assert (done.returncode, done.stderr) == (2, "elmo: model: exists already; choose a new folder\n")
+    (tmp_path / "file").touch()
+    done = run("convert", "model", "file/made")
+    assert done.returncode == 2
+    assert done.stderr == "elmo: file: is not a folder; name one, or a path where there is nothing yet\n"
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.text.decoding import read_lines
+from elmo.text.opening import kind_by_name
 from elmo.text.prepare import PLACE_DTYPE
 
 PLACES_FILE, ORIGINS_FILE = "places.bin", "origins.json"
@@ -264,7 +265,7 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
     rows = _rows_of(path)
     header = next(rows, (1, list[str]()))[1]
     if FILE not in header:
-        between = "commas" if _has_commas(path) else "tabs"
+        between = "commas" if kind_by_name(path) == CSV else "tabs"
         raise ElmoError(f"{path}, line 1: no column is named {FILE!r} (expected names of columns between {between})")
     if len(set(header)) < len(header) or "" in header:
         raise ElmoError(f"{path}, line 1: a column has no name, or the name of another column")
@@ -292,14 +293,9 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
     return [name for name in header if name != FILE], [[] if name is None else found[name] for name in names]
 
 
-def _has_commas(path: str | Path) -> bool:
-    """Return whether a table has commas between its columns, by its name, which may end in that of a compression."""
-    return CSV in (ending.lower() for ending in Path(path).suffixes[-2:])
-
-
 def _rows_of(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a table, each with the number of its (last) line."""
-    if not _has_commas(path):
+    if kind_by_name(path) != CSV:
         for number, line in enumerate(read_lines(path), 1):
             yield number, [value.strip() for value in line.split("\t")]
         return

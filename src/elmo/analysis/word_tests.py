@@ -18,6 +18,7 @@ from elmo.extras import import_extra
 from elmo.formats.files import require_file
 from elmo.formats.word_vectors import KEYED
 from elmo.text.decoding import read_lines
+from elmo.text.opening import kind_by_name
 
 
 class SimilarityScore(NamedTuple):
@@ -82,7 +83,7 @@ def evaluate_similarity(vectors: Any, path: str | Path) -> SimilarityScore:
     """
     path = Path(path)
     require_existing(path)
-    delimiter = "," if path.suffix == ".csv" else "\t"
+    delimiter = "," if kind_by_name(path) == ".csv" else "\t"
     with _plain_copy(path) as copy:
         try:
             with warnings.catch_warnings():

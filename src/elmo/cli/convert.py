@@ -97,7 +97,9 @@ def _require_new_or_model(target: Path, kind: str) -> None:
     """Raise an ElmoError if `target` exists and is neither an empty folder nor a model of this kind."""
     from elmo.formats import bilm_hdf5
     from elmo.formats.native import is_native
+    from elmo.targets import require_folder
 
+    require_folder(target.parent)
     if not target.exists():
         return
     is_model = is_native(target) if kind == "native" else (target / bilm_hdf5.WEIGHTS).is_file()

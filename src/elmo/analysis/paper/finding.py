@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 from elmo.analysis.pictures import Series, draw_dots, new_figure, save_figure
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json, write_text
+from elmo.targets import require_folder
 
 Cell = float | str
 Rows = Mapping[str, Mapping[str, Cell]]
@@ -89,6 +90,7 @@ def once(path: Path, inputs: dict[str, object], compute: Callable[[], object]) -
                 return FindingPart(kept["value"], kept["seconds"])
         except (KeyError, TypeError):
             raise ElmoError(f"{path}: holds no result of elmo analyze; remove it") from None
+    require_folder(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)  # first, so that a folder that cannot be made fails at once
     started = time.monotonic()
     value = compute()
