@@ -64,7 +64,7 @@ def test_the_reported_size_is_that_of_the_files(elmo: Run, tmp_path: Path) -> No
         (["model", "text.txt", "model"], "elmo: model: exists already, and is not an index; name another folder"),
         (["model", "text.txt", "no/where"], "elmo: no/where: there is no folder no; make it first"),
         (["model", "text.txt", "i", "--tagged", "upos"], "elmo: text.txt, line 1: 1 column between tabs"),
-        (["model", "text.txt", "i", "--vectors", "pq"], "elmo: vectors: pq needs 256 tokens to learn from"),
+        (["model", "text.txt", "i", "--vectors", "pq"], "elmo: --vectors: pq needs 256 tokens to learn from"),
     ],
 )
 def test_bad_input_gives_one_sentence_and_leaves_nothing(elmo: Run, tmp_path: Path, arguments, says: str) -> None:

@@ -93,6 +93,15 @@ def test_bad_input_gives_one_sentence(elmo: Run, arguments: list[str], says: str
     assert says in err
 
 
+def test_an_index_in_place_of_its_model_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("index.json").write_text('{"format": "elmo-index-1"}')
+    done = run_main(["neighbors", ".", "text.txt", "--word", "play"], monkeypatch, capsys)
+    assert done == (2, "", "elmo: .: is an index; name its model before it\n")
+
+
 @pytest.mark.parametrize("form", ["text", "kwic"])
 def test_control_characters_are_escaped(elmo: Run, form: str, tmp_path: Path) -> None:
     """A stranger's text may move the cursor of a terminal, or name its window."""
@@ -215,6 +224,7 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
     for arguments, says in (
         ([*query, "--layer", "1"], "elmo: t.index: an index has only one layer; leave out --layer"),
         (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among, --tag and --where need an index"),
+        (["text.txt", "t.index", *query[1:]], "elmo: t.index: is an index, which can't be searched together with text"),
         ([*query, "--encoding", "latin-1"], "elmo: --encoding has no effect on t.index, whose text was read when it"),
         ([*query[:3], "--any-word", "--among", "a"], "elmo: --any-word and --among exclude each other; leave one out"),
         ([*query, "--tag", "X"], "elmo: the index has no tag 'X'; it has DET, NOUN, PRON, PUNCT, VERB"),

@@ -164,6 +164,10 @@ def command(
     if sentence is None and is_given("occurrence"):
         raise ElmoError("--occurrence is for a sentence; name one with --in")
     wanted = parse_wanted(where)
+    if is_index(model):
+        raise ElmoError(f"{model}: is an index; name its model before it")
+    if len(texts) > 1 and (found := next(filter(is_index, texts), None)):
+        raise ElmoError(f"{found}: is an index, which can't be searched together with text; search it alone")
     embedder = load(model, device=prepare_device(device))
     index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
     paths: list[str] = []

@@ -104,7 +104,7 @@ OPTIONS = {
 # No name of a file is among these.
 _SUBJECT = re.compile(
     rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|finetune|workers)(?=: )|"
-    r"^(dim|window|epochs|seed|occurrence|dates)(?=: (-?[\d.]+ (is|was) |has no effect))"
+    r"^(dim|window|epochs|seed|occurrence|dates|vectors)(?=: (-?[\d.]+ (is|was) |has no effect|pq needs))"
 )
 # A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file". What
 # stands in quotation marks was typed.
