@@ -101,9 +101,9 @@ def test_figures_are_those_of_the_runs(results: ModuleType, make_record: Callabl
     page = results.write_page(tmp_path)
     baseline, with_elmo = rows(page)
     assert baseline[:6] == ["wnut", "ner", "baseline", "f1", "41.00 ± 1.41", "40.00 ± 1.41"]
-    assert baseline[6:] == ["", "", "2", "1.50 ± 0.71", "(1)"]
+    assert baseline[6:] == ["", "", "2", "1–2", "(1)"]
     assert with_elmo[:6] == ["", "", "+ ELMo", "f1", "51.00 ± 2.83", "50.00 ± 2.83"]
-    assert with_elmo[6:] == ["**16.7 %** (+10.00 ± 1.41)", "21.0 %", "2", "1.50 ± 0.71", "(2)"]
+    assert with_elmo[6:] == ["**16.7 %** (+10.00 ± 1.41)", "21.0 %", "2", "1–2", "(2)"]
     assert "Machines: (1) a processor; (2) another one.\n" in page
     assert page.endswith("```console\nelmo task train ner --train 'a.x#40:,b.x' --set words.vectors=v.txt\n```\n")
 

@@ -57,6 +57,11 @@ class Run:
         """Return all scores on a set by name, each with a number for each seed."""
         return summarize(self.results).get(part, {})
 
+    def minutes(self) -> str:
+        """Return the minutes of the shortest and the longest training. Seeds may be of different machines."""
+        minutes = sorted(round(result.seconds / 60) for result in self.results)
+        return "–".join(str(minute) for minute in dict.fromkeys((minutes[0], minutes[-1])))
+
 
 def parse_with_records(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """Add the option `--records` to the parser of a script that trains, and parse. By default, they are in `root`."""

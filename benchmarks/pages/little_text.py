@@ -290,11 +290,10 @@ def _epochs(run: Run) -> int:
 
 def _row(run: Run) -> Sequence[str]:
     scores = run.all_scores("test") or run.all_scores("dev")
-    minutes = sorted(round(result.seconds / 60) for result in run.results)
     return [
         *(mean_and_deviation(scores[key]) if key in scores else "" for key in SCORES.values()),
         str(len(run.results)),
-        "–".join(str(minute) for minute in dict.fromkeys((minutes[0], minutes[-1]))),
+        run.minutes(),
     ]
 
 
