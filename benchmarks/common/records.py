@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 from common.machine import peak_rss_mb
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
+from elmo.schema import from_mapping
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.card import Result, summarize
 from elmo.tasks.run_folder import read_config, read_results, seed_folder
@@ -174,7 +175,7 @@ def read_record(path: Path) -> Run:
     """Read a file that `write_record` wrote."""
     record = cast("dict[str, Any]", read_json(path))
     try:
-        results = [Result(**result) for result in record["results"]]
+        results = [from_mapping(Result, result, str(path)) for result in record["results"]]
         return Run(path.parent.name, path.stem, record["task"], record["recipe"], record["command"], results)
     except (KeyError, TypeError) as error:
         raise ElmoError(f"{path}: is not the record of a training ({error!r})") from None

@@ -105,6 +105,11 @@ def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> obje
         return from_mapping(typing.cast("type[object]", hint), value, where, ignore_unknown=ignore_unknown)
     if typing.get_origin(hint) is tuple:
         return _convert_tuple(hint, value, where, ignore_unknown)
+    if typing.get_origin(hint) is dict:
+        if not isinstance(value, dict):
+            raise ElmoError(f"{where}: expected a mapping of keys, found {shown(value)}")
+        items = typing.cast("dict[str, object]", value).items()
+        return {key: _convert(typing.get_args(hint)[1], item, f"{where}: {key}", ignore_unknown) for key, item in items}
     # JSON and YAML write 1.0 as 1. To Python a bool is an int, but `true` is not a number in these files.
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         try:

@@ -30,12 +30,20 @@ from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.finetune import finetune_for_task
 from elmo.tasks.ner.task import TASK, NerModel, NerRecipe
-from elmo.tasks.run_folder import VOCABULARIES, RunConfig, StoredRun, load_run
+from elmo.tasks.run_folder import VOCABULARIES, RunConfig, StoredRun, load_run, read_results
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.trainer import Trainer, predict
 from elmo.training.metrics import read_rows
 
 Recipe = Callable[..., NerRecipe]
+RESULT: dict[str, Any] = {
+    "seed": 0,
+    "epochs": 3,
+    "best_epoch": 2,
+    "seconds": 60.0,
+    "examples_per_second": 9.5,
+    "scores": {"dev": {"f1": 90.0}},
+}
 FINISHED = {"README.md", "config.json", "metrics.csv", "results.json", "vocabularies.json", "weights.safetensors"}
 
 
@@ -809,3 +817,22 @@ def test_trains_on_a_gpu_and_predicts_anywhere(
     examples = TASK.read(config.dev, config.recipe)
     on_gpu, on_cpu = (predict(run.task, run.model, examples) for run in found.values())
     assert on_gpu == on_cpu
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ([], "holds something other than results; train again"),
+        ({"runs": 1}, "holds something other than results; train again"),
+        ({"runs": [[]]}, "expected a mapping of keys, found list"),
+        (RESULT | {"scores": {"dev": 90.0}}, r"scores: dev: expected a mapping of keys, found 90\.0"),
+        (RESULT | {"scores": {"dev": {"f1": "90"}}}, "scores: dev: f1: expected float, found '90'"),
+        (RESULT | {"epochs": 1.5}, r"epochs: expected int, found 1\.5"),
+    ],
+)
+def test_results_that_someone_edited_are_refused(values: object, says: str, tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text(json.dumps(RESULT))
+    assert [result.scores for result in read_results(tmp_path)] == [RESULT["scores"]]
+    (tmp_path / "results.json").write_text(json.dumps(values))
+    with pytest.raises(ElmoError, match=f"results.json: {says}"):
+        read_results(tmp_path)

@@ -166,15 +166,16 @@ def command(
     wanted = parse_wanted(where)
     if is_index(model):
         raise ElmoError(f"{model}: is an index; name its model before it")
-    if len(texts) > 1 and (found := next(filter(is_index, texts), None)):
-        raise ElmoError(f"{found}: is an index, which can't be searched together with text; search it alone")
+    folder = next(filter(is_index, texts), None)
+    if folder is not None and len(texts) > 1:
+        raise ElmoError(f"{folder}: is an index, which can't be searched together with text; search it alone")
     embedder = load(model, device=prepare_device(device))
-    index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
+    index = None if folder is None else ContextIndex(folder, embedder)
     paths: list[str] = []
     if index is not None:
         if is_given("layer"):
-            raise ElmoError(f"{texts[0]}: an index has only one layer; leave out --layer, or build another index")
-        refuse_given(["text", "encoding", "language"], f"on {texts[0]}, whose text was read when it was built")
+            raise ElmoError(f"{folder}: an index has only one layer; leave out --layer, or build another index")
+        refuse_given(["text", "encoding", "language"], f"on {folder}, whose text was read when it was built")
         # An index has settings of its own, which decide how the query has to be read, or its words would not be found.
         reading = index.text.corpus.reading
         lowercase = reading.lowercase if lowercase is None else lowercase

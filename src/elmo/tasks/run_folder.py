@@ -238,11 +238,11 @@ def read_results(folder: Path) -> list[Result]:
     path = folder / RESULTS
     if not os.path.lexists(path):
         return []
-    values = cast("dict[str, Any]", read_json(path))
-    try:
-        return [Result(**run) for run in values.get("runs", [values])]
-    except (AttributeError, TypeError) as error:
-        raise ElmoError(f"{path}: holds something other than results ({error}); train again") from None
+    values = read_json(path)
+    runs: object = cast("dict[str, object]", values).get("runs", [values]) if isinstance(values, dict) else None
+    if not isinstance(runs, list):
+        raise ElmoError(f"{path}: holds something other than results; train again")
+    return [from_mapping(Result, run, str(path)) for run in cast("list[object]", runs)]
 
 
 def make_elmo_layers(
