@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from elmo.formats import files as writing
 from elmo.formats import save_native
 from elmo.pretrain.loop import Pretrainer
 from elmo.tasks import get_task
+from elmo.tasks.trainer import Trainer
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import read_rows
 from running import has_rows, started, wait_until
@@ -213,7 +215,29 @@ def test_fine_tuning_and_training_are_one_command(
     assert run("task", "evaluate", "run", "text.conll", "--device", "cpu").startswith("precision")
 
 
-def test_interrupted_fine_tuning_continues(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_training_exits_with_75(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise a shell's `&&`, or a cluster, would take it for finished."""
+    make_step = Trainer.step
+
+    def interrupt(trainer: Trainer[Any, Any], examples: Sequence[Any]) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        make_step(trainer, examples)
+
+    command = [*TRAIN, "--elmo", "none", "--out", "run", "--set", "training.max_epochs=1", "--device", "cpu"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", interrupt)
+        code, out, _ = run_main(command, monkeypatch, capsys)
+    assert (code, out) == (75, "run: stopped, 0 of 1 runs are done; run the same command again to continue\n")
+    code, out, _ = run_main(command, monkeypatch, capsys)
+    assert code == 0
+    assert out.startswith("run: dev f1 ")
+
+
+def test_interrupted_fine_tuning_continues(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The same command continues where it stopped, and ends like one that was never stopped."""
     save_native(make_model(softmax=True), folder / "model")
     Path("text.conll").write_text("\n".join(f"w{n % 14}\tO\nw{n}\tO\nAnn\tB-PER\n" for n in range(40)))
@@ -227,7 +251,8 @@ def test_interrupted_fine_tuning_continues(folder: Path, monkeypatch: pytest.Mon
         return train_on(tuning, *batch)
 
     monkeypatch.setattr(Pretrainer, "train_on", interrupt)
-    assert run(*TUNE, "--out", "run") == "tuned: fine-tuning stopped; run the same command again to continue\n"
+    code, out, _ = run_main([*TUNE, "--out", "run"], monkeypatch, capsys)
+    assert (code, out) == (75, "tuned: fine-tuning stopped; run the same command again to continue\n")
     assert not Path("tuned/config.json").exists()
     assert not Path("run").exists()
     monkeypatch.setattr(Pretrainer, "train_on", train_on)

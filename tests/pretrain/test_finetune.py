@@ -358,7 +358,7 @@ def test_the_command_says_that_it_was_stopped(
     folder = tmp_path / "tuned"
     words = ["finetune", str(pretrained), str(folder), str(task), "--device", "cpu"]
     result = CliRunner().invoke(cli, words)
-    assert (result.exit_code, result.stdout) == (0, f"{folder}: stopped; run the same command again to continue\n")
+    assert (result.exit_code, result.stdout) == (75, f"{folder}: stopped; run the same command again to continue\n")
     assert json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout) == {"folder": str(folder), "done": False}
 
 

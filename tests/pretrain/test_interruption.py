@@ -124,7 +124,7 @@ def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
     "number",
     [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGHUP))],
 )
-def test_a_signal_saves_and_exits_with_0(
+def test_a_signal_saves_and_exits_with_75(
     corpus: Corpus, recipe: Recipes, tmp_path: Path, number: signal.Signals
 ) -> None:
     """Preemptible machines send SIGTERM, and SIGKILL seconds later; closing a terminal sends SIGHUP."""
@@ -133,7 +133,7 @@ def test_a_signal_saves_and_exits_with_0(
         wait_until(partial(has_rows, folder, 1), process)
         process.send_signal(number)
         output, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
+    assert process.returncode == 75, errors
     assert "run the same command again to continue" in output
     assert errors == "", "quiet in a pipe"
     step = int(output.split(":")[1].split()[0].replace(",", ""))

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import choose_reading, device_option, examples, is_given, json_option, print_result, text_options
+from elmo.cli.shared import (
+    STOPPED,
+    choose_reading,
+    device_option,
+    examples,
+    is_given,
+    json_option,
+    print_result,
+    text_options,
+)
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -126,7 +136,7 @@ def command(
     except FineTuningStoppedError:
         figures = {"folder": str(folder), "done": False}
         print_result(f"{folder}: stopped; run the same command again to continue", figures, as_json)
-        return
+        sys.exit(STOPPED)
     _report(folder, result, choice, as_json)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from elmo.cli.shared import device_option, examples, json_option, note_on_raw_text, print_result
+from elmo.cli.shared import STOPPED, device_option, examples, json_option, note_on_raw_text, print_result
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -185,6 +186,8 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
         },
         as_json,
     )
+    if again:
+        sys.exit(STOPPED)
 
 
 def _last_losses(run: Path) -> dict[str, float]:

@@ -167,6 +167,13 @@ def refuse_given(options: Sequence[str], reason: str) -> None:
         raise ElmoError(f"--{option.replace('_', '-')} has no effect {reason}; leave it out")
 
 
+STOPPED = 75
+"""The exit code of a training that was stopped and can be continued: EX_TEMPFAIL of sysexits.h, "try again later".
+
+With 0, `elmo pretrain … && elmo embed …` would go on with an unfinished model, and a cluster would not start it again.
+"""
+
+
 def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, to_stderr: bool = False) -> None:
     """Print the result of a command: one line for people, or one JSON object for programs.
 

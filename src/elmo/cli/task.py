@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import device_option, encoding_option, examples, json_option, print_result
+from elmo.cli.shared import STOPPED, device_option, encoding_option, examples, json_option, print_result
 from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 from elmo.wording import counted
@@ -145,7 +146,7 @@ def train(
         except FineTuningStoppedError:
             figures = {"run": str(out), "done": False, "runs": []}
             print_result(f"{tuned}: fine-tuning stopped; run the same command again to continue", figures, as_json)
-            return
+            sys.exit(STOPPED)
         if result is not None:
             figures = f"perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on the dev set"
             click.echo(f"elmo: {tuned}: {figures}", err=True)
@@ -175,6 +176,8 @@ def _report(experiment: Experiment, as_json: bool) -> None:
         {"run": str(out), "done": experiment.is_done, "runs": [result.as_json() for result in results]},
         as_json,
     )
+    if not experiment.is_done:
+        sys.exit(STOPPED)
 
 
 @command.command(
