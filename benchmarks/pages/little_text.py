@@ -204,13 +204,13 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
         )
     if leads:
         items.append(
-            f"With ELMo, {sum(lead > 0 for lead in leads)} of the {len(leads)} scores that can be compared with "
-            "LiBERTus, a transformer pretrained from random weights on such texts, are higher than its own. Without "
-            f"ELMo, {sum(lead > 0 for lead in plain_leads)} are. The average difference is "
-            f"{statistics.mean(leads):.1f} points with ELMo and {statistics.mean(plain_leads):.1f} points without it."
+            "LiBERTus, a transformer pretrained from random weights on such texts, has lower scores than the tagger "
+            f"with ELMo in {sum(lead > 0 for lead in leads)} of {len(leads)} comparisons, by "
+            f"{statistics.mean(leads):.1f} points on average, and lower ones than the tagger without ELMo in "
+            f"{sum(lead > 0 for lead in plain_leads)}, by {statistics.mean(plain_leads):.1f} points."
         )
     if minutes:
-        items.append(f"A tagger with ELMo takes {min(minutes):.0f} to {max(minutes):.0f} minutes.")
+        items.append(f"A tagger with ELMo on so little text takes {min(minutes):.0f} to {max(minutes):.0f} minutes.")
     if minutes and bilms:
         pretraining = [facts["seconds"] / 60 for _, facts in bilms]
         items[-1] += (

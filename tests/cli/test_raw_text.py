@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,8 +75,8 @@ def test_raw_held_out_text_is_noticed(run: Run) -> None:
     """A corpus of tokenized text is cut at spaces; so is its held-out text, which may be raw by mistake."""
     assert run("prepare", "corpus", "tokenized.txt", "--min-count", "1")[0] == 0
     steps = ["pretrain", "corpus", "tiny", "--recipe", "tiny", "--max-steps", "1", "--set", "training.batch_size=1"]
-    for name, is_raw in (("raw", True), ("tokenized", False)):
-        code, _, err = run(*steps, "--heldout", f"{name}.txt")
+    for name, pattern, is_raw in (("raw", "r*.txt", True), ("raw", "raw.txt", True), ("tokenized", "tok*.txt", False)):
+        code, _, err = run(*steps, "--heldout", pattern)
         assert (code, f"elmo: {name}.txt: this looks like raw text, and is cut at spaces only" in err) == (0, is_raw)
 
 
@@ -81,8 +84,8 @@ def test_finetuning_reads_held_out_text_as_it_is(run: Run) -> None:
     """The text that is trained on may be tokenized where held-out text is raw, and the other way round."""
     tuned = ["finetune", "model", "--new-softmax", "--min-count", "1", "--batch-size", "1", "--json"]
     found: dict[str, dict[str, float]] = {}
-    for name in ("raw", "tokenized"):
-        arguments = [*tuned[:2], name, "tokenized.txt", *tuned[2:], "--heldout", f"{name}.txt"]
+    for name, pattern in (("raw", "r?w.txt"), ("tokenized", "tokenized.txt")):
+        arguments = [*tuned[:2], name, "tokenized.txt", *tuned[2:], "--heldout", pattern]
         code, out, err = run(*arguments)
         assert (code, err) == (0, "")
         found[name] = json.loads(out)
@@ -93,6 +96,28 @@ def test_finetuning_reads_held_out_text_as_it_is(run: Run) -> None:
         0,
         True,
     )
+
+
+def test_options_for_raw_text_leave_held_out_conllu_as_it_is(run: Run) -> None:
+    Path("held.conllu").write_text("1\tsaw\tsee\tVERB\t_\t_\t0\troot\t_\t_\n\n")
+    tuned = ["finetune", "model", "tuned", "raw.txt", "--new-softmax", "--min-count", "1", "--batch-size", "1"]
+    code, out, err = run(*tuned, "--tokenizer", "ptb", "--text", "paragraphs", "--heldout", "held.conllu")
+    assert (code, err) == (0, "")
+    assert ", on held-out text" in out
+
+
+def test_the_first_bytes_of_standard_input_say_that_it_is_no_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = gzip.compress(Path("raw.txt").read_bytes())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed)))
+    code, _, err = run("embed", "model", "-", "a.h5")
+    assert (code, err) == (2, "elmo: standard input: is compressed by gzip; decompress it\n")
+
+
+def test_ids_before_conllu_are_refused(run: Run) -> None:
+    Path("text.conllu").write_text("1\tsaw\tsee\tVERB\t_\t_\t0\troot\t_\t_\n\n")
+    code, _, err = run("embed", "model", "text.conllu", "a.parquet", "--ids")
+    assert code == 2
+    assert "ids stand at the beginning of lines, which --text conllu joins" in err
 
 
 def test_options_hold_and_are_commented_on(run: Run) -> None:

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from elmo import formats
 from elmo.embed import Embedder, Written, writers
-from elmo.embed.unfinished import unfinished_work
+from elmo.embed.unfinished import Counter, unfinished_work
 from elmo.errors import ElmoError
 from elmo.targets import work_folder_of
-from elmo.text.located import read_located
+from elmo.text.located import LocatedSentence, read_located
 from make_bilm_hdf5 import make
 from running import started, wait_until
 
@@ -259,6 +259,18 @@ def test_another_model_or_precision_is_refused(model: Embedder, broken: Path, va
     for embedder, says in ((other, r"\(other model\)"), (less, r"\(other precision\)")):
         with pytest.raises(ElmoError, match=says):
             embedder.write(broken, SENTENCES)
+
+
+def test_the_same_tokens_in_other_places_are_another_text() -> None:
+    """The output says where each sentence is from, so its beginning would be of another file."""
+
+    def checksum(file: str, starts: list[int]) -> str:
+        counter = Counter(located=True)
+        counter.add([["A", "b"]])
+        return counter.add([LocatedSentence(["A", "b"], file, "", starts, [1, 3])]).checksum
+
+    assert checksum("a.txt", [0, 2]) == checksum("a.txt", [0, 2])
+    assert len({checksum("a.txt", [0, 2]), checksum("b.txt", [0, 2]), checksum("a.txt", [0, 1])}) == 3
 
 
 CHANGES: dict[str, Callable[[list[list[str]]], list[list[str]]]] = {

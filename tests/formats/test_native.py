@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from safetensors.torch import load_file, save_file
 import elmo
 from bridge import WORDS, assert_equal, make_model
 from elmo import formats
-from elmo.config import BiLMConfig
+from elmo.config import BiLMConfig, TextConfig
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import Model
@@ -130,6 +131,26 @@ def test_the_published_format_has_no_place_for_a_warm_state(tmp_path: Path) -> N
     model.warm_state = make_warm_state(model)
     with pytest.warns(UserWarning, match="no place for a warm state; it is left out"):
         formats.save_bilm(model, tmp_path)
+
+
+def test_how_text_was_cut_survives_the_published_format(tmp_path: Path) -> None:
+    model = make_model()
+    for text in (TextConfig("ptb", "paragraphs", lowercase=True, language="en", oov_rate=0.1), None):
+        model.text = text
+        formats.save_bilm(model, tmp_path)
+        assert formats.load(tmp_path).text == text
+
+
+@pytest.mark.parametrize(("value", "says"), [("a", None), ({"text": "lines"}, "text: text: 'lines' is not one of")])
+def test_options_of_others_may_have_a_key_of_that_name(tmp_path: Path, value: object, says: str | None) -> None:
+    formats.save_bilm(make_model(), tmp_path)
+    options = json.loads((tmp_path / "options.json").read_text())
+    (tmp_path / "options.json").write_text(json.dumps(options | {"text": value}))
+    if says is None:
+        assert formats.load(tmp_path).text is None
+    else:
+        with pytest.raises(ElmoError, match=f"options.json: {says}"):
+            formats.load(tmp_path)
 
 
 def _without(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

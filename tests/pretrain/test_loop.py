@@ -363,7 +363,11 @@ def test_options_and_heldout_text_reach_the_run(
 
 
 def test_the_command_says_that_held_out_text_was_not_measured(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+    corpus: Corpus,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A signal interrupts the last measurement. The same command makes up for it."""
     heldout, settings = tmp_path / "heldout.txt", tmp_path / "recipe.yaml"
@@ -371,7 +375,8 @@ def test_the_command_says_that_held_out_text_was_not_measured(
     write_recipe(recipe(max_steps=2), settings)
     command = ["pretrain", corpus.folder, tmp_path / "run", "--recipe", settings, "--heldout", heldout]
     with after_each_score(lambda score: signal.raise_signal(signal.SIGTERM)):
-        out = run_command(*command, "--device", "cpu")
+        code, out, _ = run_main([*map(str, command), "--device", "cpu"], monkeypatch, capsys)
+    assert code == 75
     assert out.endswith("; held-out text was not measured after the last step: run the same command again\n")
     assert re.search(r", held-out perplexity \d+\.\d\d\n$", run_command(*command, "--device", "cpu"))
 

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(source: str, target: Path, kind: str, storage: Storage, as_json: bool) -> None:
-    """Read the model SOURCE, in any supported format (docs/formats.md), and write it to the new folder TARGET.
+    """Read the model SOURCE, in any supported format, and write it to the new folder TARGET.
+
+    The documentation lists the formats (see File formats).
 
     Models compute in float32 once they are loaded, whatever the storage. If TARGET already holds the same model,
     nothing is done; a TARGET that holds anything else is refused.

@@ -22,6 +22,8 @@ from elmo.cli.shared import (
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from elmo.pretrain.finetuning import FineTuning
     from elmo.text.choice import Choice
 
@@ -104,6 +106,7 @@ def command(
     """
     from elmo.formats import load
     from elmo.pretrain.finetuning import FineTuningStoppedError, finetune, finetuning_config
+    from elmo.text.conllu import layout_by_name
     from elmo.text.reading import expand, read_some
     from elmo.training.recipes import parse_override
 
@@ -119,8 +122,12 @@ def command(
     finetuning_config(loaded, settings, new_softmax)  # what is wrong with it is said before any text is read
     paths = expand(inputs)
     choice = choose_reading(loaded, paths, **reading)
-    # Held-out text may be raw where the text is tokenized, or the other way round.
-    measured = () if heldout is None else read_some(heldout, choose_reading(loaded, [heldout], **reading).reading)
+    measured: Sequence[Sequence[str]] = ()
+    if heldout is not None:
+        held = expand(heldout)
+        if layout_by_name(held) == "conllu":
+            reading |= {"tokenizer": None, "text": None}  # of the text alone; it may be raw where held-out text is not
+        measured = read_some(heldout, choose_reading(loaded, held, **reading).reading)
     try:
         result = finetune(
             loaded,

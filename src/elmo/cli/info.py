@@ -33,9 +33,9 @@ SHOWN_FILES = 5
 def command(model: str, as_json: bool) -> None:
     """Show the card of MODEL if it has one, how its format was recognized, and its sizes.
 
-    MODEL is a folder, file or archive in any supported format (docs/formats.md), a repository on the Hugging Face Hub,
-    en (the model that comes with the package), or a run folder of elmo task. For a file of vectors, a corpus folder or
-    an index, it shows what is in it and what made it.
+    MODEL is a folder, file or archive in any supported format (see File formats in the documentation), a repository on
+    the Hugging Face Hub, en (the model that comes with the package), or a run folder of elmo task. For a file of
+    vectors, a corpus folder or an index, it shows what is in it and what made it.
     """
     from elmo.formats.sources import is_bundled
 

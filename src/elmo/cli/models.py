@@ -22,7 +22,7 @@ def command(language: str | None, is_cached: bool, remove: str | None, as_json: 
     """List published models: name, language, size, tokens, license, when the address last worked, and the address.
 
     elmo.load and all commands take such a name as a MODEL. They download the model on first use, and then find it in
-    the cache, also offline. The facts are those that the publishers state (docs/models.md).
+    the cache, also offline. The facts are those that the publishers state (see Published models in the documentation).
     """
     if sum(map(bool, (is_given("language"), is_cached, is_given("remove")))) > 1:
         raise ElmoError("--language, --cached and --remove: pass only one of them")

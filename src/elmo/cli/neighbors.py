@@ -86,13 +86,18 @@ SHOWN_TOKENS = 15
     help="Search the uses of all words, not only those of WORD. For several words: all runs of as many words, which "
     "needs a TEXT.",
 )
-@click.option("--among", multiple=True, metavar="WORD", help="With an INDEX: search the uses of this word instead.")
+@click.option(
+    "--among",
+    multiple=True,
+    metavar="WORD",
+    help="With an INDEX: search the uses of this word instead of WORD. May be repeated.",
+)
 @click.option(
     "--tag",
     "tags",
     multiple=True,
     metavar="TAG",
-    help="With an INDEX: search only tokens with this part of speech. VB* matches VB, VBD, ...",
+    help="With an INDEX: search only tokens with this part of speech. VB* matches VB, VBD, ... May be repeated.",
 )
 @click.option(
     "--where",

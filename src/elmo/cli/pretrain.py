@@ -53,7 +53,10 @@ if TYPE_CHECKING:
 )
 @click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Stop after this many steps.")
 @click.option(
-    "--max-minutes", type=click.FloatRange(0), metavar="MINUTES", help="Stop after this many minutes of training."
+    "--max-minutes",
+    type=click.FloatRange(0, min_open=True),
+    metavar="MINUTES",
+    help="Stop after this many minutes of training.",
 )
 @click.option(
     "--heldout",
@@ -94,9 +97,9 @@ def command(
 ) -> None:
     """Pretrain a biLM on the corpus folder CORPUS and write it to the folder RUN.
 
-    From its first checkpoint on, RUN is a model folder that every command can use. Ctrl-C saves a checkpoint and
-    stops; the same command, started again, continues at the exact step. Under torchrun, the processes split each batch
-    among themselves: the recipe's batch_size is the total of all processes.
+    From its first checkpoint on, RUN is a model folder that every command can use. Ctrl-C saves a checkpoint and stops
+    with exit code 75; the same command, started again, continues at the exact step. Under torchrun, the processes split
+    each batch among themselves: the recipe's batch_size is the total of all processes.
     """
     from elmo import formats
     from elmo.pretrain.choice import AUTO, choose_recipe
@@ -131,19 +134,19 @@ def command(
 
 def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None) -> list[list[str]]:
     """Read held-out text as the corpus was read, but run no code that only the corpus names."""
-    from elmo.text.conllu import is_conllu, refuse_tokenizer
-    from elmo.text.reading import read_some
+    from elmo.text.conllu import layout_by_name, refuse_tokenizer
+    from elmo.text.reading import expand, read_some
     from elmo.text.tokenizers import refuse_code
 
-    reading = corpus.reading
-    if is_conllu(path) or reading.text == "conllu":
+    reading, paths = corpus.reading, expand(path)
+    if layout_by_name(paths) == "conllu" or reading.text == "conllu":
         refuse_tokenizer(tokenizer)
         tokenizer = "whitespace"
     elif tokenizer is None:
         tokenizer = reading.tokenizer
         refuse_code(tokenizer, f"{corpus.folder}:", f"if you trust it, add --tokenizer {tokenizer}")
         if tokenizer == "whitespace":
-            note_on_raw_text([path], reading.text, reading.encoding)
+            note_on_raw_text(paths, reading.text, reading.encoding)
     return read_some(path, replace(reading, tokenizer=tokenizer))
 
 

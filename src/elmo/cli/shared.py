@@ -296,10 +296,11 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids
         **given: The other values of `text_options`.
     """
     from elmo.text.choice import choose_for_files
+    from elmo.text.decoding import shown_name
 
     choice, path = choose_for_files(model.text, model.vocabulary_file, paths, encoding=encoding, ids=ids, **given)
     for note in choice.notes:
-        click.echo(f"elmo: {on_one_line(f'{path}: {note}')}", err=True)
+        click.echo(f"elmo: {on_one_line(f'{shown_name(path)}: {note}')}", err=True)
     return choice
 
 
@@ -312,6 +313,7 @@ def note_on_raw_text(paths: Sequence[str], text: str, encoding: str) -> None:
         encoding: Their encoding.
     """
     from elmo.text.choice import looks_tokenized, sample_of
+    from elmo.text.decoding import shown_name
 
     if is_given("tokenizer") or text == "conllu":
         return
@@ -319,8 +321,8 @@ def note_on_raw_text(paths: Sequence[str], text: str, encoding: str) -> None:
     if sample is None or looks_tokenized(sample.text) is not False:
         return
     click.echo(
-        f"elmo: {without_controls(sample.path)}: this looks like raw text, and is cut at spaces only; pass --tokenizer "
-        "(ptb for English, words for other languages), or --tokenizer whitespace if spaces are right",
+        f"elmo: {without_controls(shown_name(sample.path))}: this looks like raw text, and is cut at spaces only; pass "
+        "--tokenizer (ptb for English, words for other languages), or --tokenizer whitespace if spaces are right",
         err=True,
     )
 

@@ -64,8 +64,8 @@ def parse_senses(ctx: click.Context, param: click.Parameter, value: str) -> Any:
     show_default=True,
     callback=parse_senses,
     metavar="NUMBER",
-    help="How many vectors each word gets, by clustering its uses: a number, or auto for 1 to 5 as needed. The senses "
-    "of a word are written as word#1, word#2, ...",
+    help="How many vectors each word gets, by clustering its uses: a number, or auto for the number from 1 to 5 that "
+    "separates them best. Clusters need not be meanings. They are written as word#1, word#2, ...",
 )
 @word_test_options
 @precision_option

@@ -19,6 +19,7 @@ from elmo.embed.batching import Sentence, check_sentence
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, sync, write_all, write_json
 from elmo.targets import LOCK, PROGRESS, remove_leftovers, unfinished_folder, work_folder_of
+from elmo.text.located import LocatedSentence
 
 FORMAT = 1
 SKIPPED_TOGETHER = 1000
@@ -42,20 +43,31 @@ class EmbeddingProgress:
 
 
 class Counter:
-    """Counts sentences and computes their checksum, which does not depend on how they are divided into portions."""
+    """Counts sentences and computes their checksum, which does not depend on how they are divided into portions.
 
-    def __init__(self) -> None:
+    Args:
+        located: Whether the output says where each sentence is from. Its place then belongs to the checksum.
+    """
+
+    def __init__(self, located: bool = False) -> None:
+        self._located = located
         self._hash = hashlib.blake2b(digest_size=16)
         self.progress = EmbeddingProgress()
 
     def add(self, sentences: Sequence[Sentence]) -> EmbeddingProgress:
         """Add sentences, and return the totals so far."""
-        text = "".join("\x1f".join(tokens) + "\x1e" for tokens in sentences).encode("utf-8", "surrogatepass")
-        self._hash.update(text)
+        num_bytes = 0
+        for sentence in sentences:
+            text = ("\x1f".join(sentence) + "\x1e").encode("utf-8", "surrogatepass")
+            num_bytes += len(text)
+            self._hash.update(text)
+            if self._located and isinstance(sentence, LocatedSentence):
+                place = repr((sentence.file, sentence.id, sentence.starts, sentence.ends))
+                self._hash.update(place.encode("utf-8", "surrogatepass"))
         self.progress = EmbeddingProgress(
             self.progress.num_sentences + len(sentences),
             self.progress.num_tokens + sum(map(len, sentences)),
-            self.progress.num_bytes + len(text),
+            self.progress.num_bytes + num_bytes,
             checksum=self._hash.hexdigest(),
         )
         return self.progress
@@ -67,6 +79,7 @@ class Unfinished:
     def __init__(self, path: Path, job: Mapping[str, object], overwrite: bool) -> None:
         self.path, self.folder = path, work_folder_of(path)
         self._job, self._overwrite = {"format": FORMAT, **job}, overwrite
+        self._located = bool(job.get("located"))
         self.progress = EmbeddingProgress()
 
     def load(self) -> None:
@@ -114,7 +127,7 @@ class Unfinished:
             ElmoError: If the skipped sentences are not those of the unfinished work. With `overwrite`, that work is
                 discarded instead, unless `sentences` is an iterator, whose beginning cannot be read again.
         """
-        iterator, counter = iter(sentences), Counter()
+        iterator, counter = iter(sentences), Counter(self._located)
         while missing := self.progress.num_sentences - counter.progress.num_sentences:
             portion = list(islice(iterator, min(missing, SKIPPED_TOGETHER)))
             if not portion:
@@ -126,7 +139,7 @@ class Unfinished:
             return iterator, counter
         if self._overwrite and iterator is not sentences:
             self._clear()
-            return iter(sentences), Counter()
+            return iter(sentences), Counter(self._located)
         raise ElmoError(
             f"{self.path}: has unfinished work on a text with another beginning; give that text again to continue, or "
             f"remove {self.folder} to start from the beginning"

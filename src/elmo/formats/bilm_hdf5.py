@@ -21,7 +21,7 @@ from elmo.errors import ElmoError
 from elmo.formats import renames
 from elmo.formats.files import as_float32, read_json, write_all, write_json
 from elmo.formats.hdf5 import new_hdf5, open_hdf5
-from elmo.formats.model import Model, TokenVectors, require_bytes, without_softmax
+from elmo.formats.model import TEXT, Model, TokenVectors, require_bytes, text_config, without_softmax
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
 from elmo.formats.stored import StoredBiLM, StoredSoftmax, Weights, bilm_shapes, softmax_shapes
 from elmo.formats.tensors import MOST_WORDS, Stored, read_weights, require_sizes, require_weights, room
@@ -127,6 +127,9 @@ def load_bilm(
             raise ElmoError(f"{softmax}: data set 'softmax/W' is missing")
         origin.append(f"{softmax.name} holds 'softmax'")
     model = Model(bilm, scores, own_words or words)
+    found = cast("dict[str, object]", read_json(options)).get(TEXT)  # `read_bilm` has found a mapping in it
+    if isinstance(found, dict):  # options that others wrote may have anything of this name
+        model.text = text_config(found, options)
     if token_vectors is not None:
         model.token_vectors = _read_token_vectors(token_vectors, model)
         origin.append(
@@ -141,7 +144,8 @@ def save_bilm(model: Model, folder: Path) -> None:
 
     A full softmax goes into the weight file too, under `softmax/`, which those toolkits ignore. The format can't store
     an adaptive softmax (which is left out with its vocabulary), scalar mixes or a warm state; a `UserWarning` names
-    each of these that is left out.
+    each of these that is left out. How the training text was cut goes into `options.json`, whose other readers ignore
+    keys that they don't know.
 
     Args:
         model: The model.
@@ -164,6 +168,8 @@ def save_bilm(model: Model, folder: Path) -> None:
     options = to_mapping(model.config)
     if softmax is not None:
         options["n_tokens_vocab"] = softmax.num_words
+    if model.text is not None:
+        options[TEXT] = to_mapping(model.text)
     folder.mkdir(parents=True, exist_ok=True)
     writers: dict[Path, Callable[[Path], object]] = {
         folder / WEIGHTS: lambda path: _write_weights(model, path),

@@ -17,7 +17,9 @@ from elmo.errors import ElmoError
 from elmo.formats.files import checksum_of_weights, to_array
 from elmo.formats.stored import StateArrays, StoredBiLM, StoredMixes, StoredSoftmax, StoredState, Weights
 from elmo.formats.stored_types import StoredTypes
+from elmo.schema import from_mapping, shown
 from elmo.text.characters import encode_words, number_types
+from elmo.text.reading import TEXTS
 from elmo.text.vocabulary import Lexicon, Vocabulary
 
 if TYPE_CHECKING:
@@ -272,6 +274,24 @@ def require_warm_state(state: T | None) -> T:
             "with 'elmo warm MODEL TEXT'"
         )
     return state
+
+
+TEXT = "text"
+"""The key of our `config.json` and `options.json` that says how the training text was cut."""
+
+
+def text_config(value: object, path: Path) -> TextConfig:
+    """Read how a model's training text was cut, the value of `TEXT` in a JSON file.
+
+    Raises:
+        ElmoError: If it isn't that.
+    """
+    text = from_mapping(TextConfig, value, f"{path}: {TEXT}")
+    if text.text not in TEXTS:
+        raise ElmoError(f"{path}: {TEXT}: text: {shown(text.text)} is not one of {', '.join(TEXTS)}")
+    if text.oov_rate is not None and not 0 <= text.oov_rate <= 1:
+        raise ElmoError(f"{path}: {TEXT}: oov_rate: {text.oov_rate} is not a share, which is a number from 0 to 1")
+    return text
 
 
 def require_bytes(model: Model, done: str) -> None:

@@ -30,7 +30,7 @@ from elmo.formats.files import (
     write_arrays,
     write_json,
 )
-from elmo.formats.model import Model, require_bytes
+from elmo.formats.model import TEXT, Model, require_bytes, text_config
 from elmo.formats.renames import Shape, require_shape
 from elmo.formats.stored import (
     StateArrays,
@@ -45,8 +45,7 @@ from elmo.formats.stored import (
 from elmo.formats.stored_types import StoredTypes, read_types
 from elmo.formats.tensors import require_few_mixes, require_sizes, require_weights
 from elmo.formats.words import READ, read_vocabulary
-from elmo.schema import from_mapping, shown, to_mapping
-from elmo.text.reading import TEXTS
+from elmo.schema import to_mapping
 
 if TYPE_CHECKING:
     from elmo.nn.bilm import BiLM, BiLMState
@@ -62,8 +61,6 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY = (
     "vocabulary.txt",
 )
 
-TEXT = "text"
-"""The key of `config.json` that says how the training text was cut."""
 
 _BILM = "bilm"
 """The metadata key under which a file stores the checksum of the biLM that it belongs to."""
@@ -131,11 +128,7 @@ def _read_config(path: Path) -> tuple[BiLMConfig, TextConfig | None]:
     text = None
     if isinstance(values, dict) and TEXT in values:
         known = cast("dict[str, object]", values)
-        text = from_mapping(TextConfig, known[TEXT], f"{path}: {TEXT}")
-        if text.text not in TEXTS:
-            raise ElmoError(f"{path}: {TEXT}: text: {shown(text.text)} is not one of {', '.join(TEXTS)}")
-        if text.oov_rate is not None and not 0 <= text.oov_rate <= 1:
-            raise ElmoError(f"{path}: {TEXT}: oov_rate: {text.oov_rate} is not a share, which is a number from 0 to 1")
+        text = text_config(known[TEXT], path)
         values = {key: value for key, value in known.items() if key != TEXT}
     return bilm_config(values, str(path)), text
 

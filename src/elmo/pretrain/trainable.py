@@ -31,7 +31,8 @@ def require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, proce
     if corpus.max_characters != (longest := recipe.char_cnn.max_characters_per_token):
         raise ElmoError(
             f"{corpus.folder}: was prepared for {corpus.max_characters} characters a word, but the recipe's "
-            f"max_characters_per_token is {longest}; prepare the text again with max_characters={longest}"
+            f"max_characters_per_token is {longest}; set char_cnn.max_characters_per_token={corpus.max_characters}, or "
+            f"prepare the text again with max_characters={longest}"
         )
     processes.on_first(corpus.verify)
     if start is not None:

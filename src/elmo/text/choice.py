@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.conllu import layout_by_name, refuse_tokenizer
-from elmo.text.decoding import check_encoding, read_blocks, read_lines
+from elmo.text.decoding import check_encoding, describe_non_text, read_blocks, read_lines
 from elmo.text.languages import require_code
 from elmo.text.opening import STDIN, peek_stdin
 from elmo.text.reading import Reading, TextBlock, tokenize_block
@@ -267,8 +267,9 @@ def _beginning(path: str, encoding: str) -> str | None:
     if path == STDIN:
         check_encoding(encoding)
         found = peek_stdin(SAMPLE_CHARACTERS, lambda head: looks_tokenized(_decoded(head, encoding)) is not None)
-        return None if found is None else _decoded(found[0], encoding, is_whole=found[1])
-    if not Path(path).is_file():
+        # The reader of the whole text says what else it is.
+        return None if found is None or describe_non_text(found[0]) else _decoded(found[0], encoding, is_whole=found[1])
+    if Path(path).exists() and not Path(path).is_file():
         return None
     blocks = read_blocks(path, encoding)
     text = next(blocks, "")
@@ -316,7 +317,7 @@ def choose_for_files(
     if given.get("text") is None and (text := layout_by_name(paths)) == "conllu":
         given["text"] = text
     sample = sample_of(paths, encoding)
-    if ids and sample is not None:
+    if ids and sample is not None and given.get("text") != "conllu":
         sample = sample._replace(text="\n".join(line.partition("\t")[2] for line in sample.text.split("\n")))
     choice = choose_cut(own, None if sample is None else sample.text, encoding=encoding, **given)
     if not choice.notes and (note := unknown_note(own, vocabulary_file, sample, choice.reading)):

@@ -40,6 +40,11 @@ Bytes of compressed files are counted as they lie on the disk.
 """
 
 
+def describe_non_text(beginning: bytes) -> str | None:
+    """Return what a file is that is no text, by its first bytes, and what to do; None if it may be text."""
+    return next((what for start, what in SIGNATURES.items() if beginning.startswith(start)), None)
+
+
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
     r"""Yield the lines of a file without their line ends (`\n` or `\r\n`).
 
@@ -93,14 +98,15 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
     parts: list[str] = []
     is_first = is_one_line = True
     for data in _read_bytes(str(path), advance):
-        if is_first and (what := next((what for start, what in SIGNATURES.items() if data.startswith(start)), None)):
-            raise ElmoError(f"{_shown(path)}: {what}")
+        if is_first and (what := describe_non_text(data)):
+            # Standard input has no name that could end in .gz.
+            raise ElmoError(f"{shown_name(path)}: {what.partition(', or let its name')[0] if path == STDIN else what}")
         text = decode(data)
         if is_first and text:
             text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
             if text.count("\0") > NUL_SHARE * len(text):
                 raise ElmoError(
-                    f"{_shown(path)}: is full of NUL characters, so it is no text, or not in {encoding}. If it is "
+                    f"{shown_name(path)}: is full of NUL characters, so it is no text, or not in {encoding}. If it is "
                     "UTF-16 without a byte-order mark, convert it to UTF-8, for instance by 'iconv -f utf-16le -t "
                     "utf-8'; where plain text is read, encoding='utf-16-le' (or -be) helps, too."
                 )
@@ -158,14 +164,16 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
             line = num_lines + 1 + error.object[: error.start].decode(encoding, "replace").count("\n")
             raise ElmoError(_undecodable(path, line, encoding, error)) from None
         except UnicodeError as error:  # UTF-16 or UTF-32 without a byte-order mark
-            raise ElmoError(f"{_shown(path)}: {error}; name its byte order: {encoding}-le or {encoding}-be") from None
+            raise ElmoError(
+                f"{shown_name(path)}: {error}; name its byte order: {encoding}-le or {encoding}-be"
+            ) from None
         try:
             text.encode()
         except UnicodeEncodeError as error:  # encodings such as UTF-7 can express a surrogate without its other half
             line = num_lines + 1 + text.count("\n", 0, error.start)
             raise ElmoError(
-                f"{_shown(path)}, line {line}: half of a character (U+{ord(text[error.start]):04X}), which can't be "
-                "written to any file; remove it"
+                f"{shown_name(path)}, line {line}: half of a character (U+{ord(text[error.start]):04X}), which can't "
+                "be written to any file; remove it"
             ) from None
         num_lines += text.count("\n")
         return text
@@ -185,10 +193,11 @@ def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecod
         other = "latin-1"
     byte = f"byte 0x{error.object[error.start]:02X}"
     return (
-        f"{_shown(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8, for instance by "
+        f"{shown_name(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8, for instance by "
         f"'iconv -f {other} -t utf-8'; where plain text is read, encoding={other!r} helps, too."
     )
 
 
-def _shown(path: str | Path) -> str:
+def shown_name(path: str | Path) -> str:
+    """Return how messages name a file: `-` is standard input."""
     return "standard input" if str(path) == STDIN else str(path)
