@@ -150,6 +150,14 @@ PLANS = (
         reduced=SHORT_SRL,
     ),
     Plan(
+        "propbank0.1",
+        "srl",
+        PROPBANK,
+        seeds=3,
+        settings=("training.share=0.001", "training.epoch_steps=50"),
+        reduced=SHORT_SRL,
+    ),
+    Plan(
         "ontogum",
         "coref",
         parts("coref/ontogum_{}.conll.xz"),

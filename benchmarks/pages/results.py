@@ -87,9 +87,9 @@ In the two tasks where that was measured, it helps more with a part of the train
 with all of it. On PropBank, it gains 15.0 points of F1 with a hundredth, 12.2 with a tenth and
 5.7 with all (20.4, 22.9 and 17.4 % of the errors). On the dev set of WNUT-17, it gains [15.0
 points with a tenth, and 8.2 with all](analysis.md#sample-efficiency-section-54-figure-1) (one
-seed). But with 34 sentences of WNUT-17, neither model is of use (F1 of 11.6 and 1.2). From one
-task to another, the size of the training set does not tell how much ELMo helps. What the
-curves of the trainings show, task by task:
+seed). But with 34 sentences of WNUT-17, neither model is of use (F1 of 11.6 and 1.2), nor with
+40 predicates of PropBank (15.6 and 9.3). From one task to another, the size of the training
+set does not tell how much ELMo helps. What the curves of the trainings show, task by task:
 
 - **Names.** A tenth of WNUT-17 with ELMo is worth all of it without: both have an F1 of 39.7
   on the dev set ([curve](lab-notes.md#figure-1-training-on-few-examples-ended-too-early)). The
@@ -166,6 +166,7 @@ NOTES = {
     "propbank": "PropBank on the English Web Treebank (Pradhan et al. 2022), all predicates.",
     "propbank10": "the same, trained on a tenth of its training set.",
     "propbank1": "the same, trained on a hundredth of its training set, which an epoch repeats ten times.",
+    "propbank0.1": "the same, trained on a thousandth of its training set, which an epoch repeats a hundred times.",
     "ontogum": "other texts than OntoNotes, annotated by its scheme (Zhu et al. 2021).",
     "litbank": "beginnings of novels (Bamman et al. 2020), with clusters of a single mention; the text of `en` may "
     "hold some of them.",
