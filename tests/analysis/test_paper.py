@@ -131,6 +131,9 @@ def test_joined_columns_are_those_of_rows_that_are_left() -> None:
     one = Finding("efficiency", "x", "m", False, [table], {})
     (joined,) = join_findings(one, replace(one, tables=[again])).tables
     assert (joined.columns, joined.here) == (["all", "1 %, 4"], {"with": {"1 %, 4": 1.5}})
+    more = replace(table, columns=["0.1 %", "1 %, 3", "all"], here={"with": {"0.1 %": 0.5, "1 %, 3": 1.0, "all": 2.0}})
+    (joined,) = join_findings(one, replace(one, tables=[more])).tables
+    assert joined.columns == ["0.1 %", "1 %, 3", "all"], "in the order of shares"
 
 
 @pytest.mark.parametrize(

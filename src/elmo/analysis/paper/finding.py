@@ -141,10 +141,12 @@ def _join_tables(one: Table, other: Table) -> Table:
     here = {**one.here, **other.here}
     # A column may have belonged only to rows that were replaced, as the number of examples in a share does.
     kept = {column for rows in (here, one.paper) for cells in rows.values() for column in cells}
+    # Columns may have an order, such as that of shares, and a new one need not be the last.
+    columns = other.columns if {*one.columns} <= {*other.columns} else [*one.columns, *other.columns]
     return replace(
         one,
         unit=(f"{kind}: " if kind else "") + ", ".join(units),
-        columns=[name for name in dict.fromkeys([*one.columns, *other.columns]) if name in kept],
+        columns=[name for name in dict.fromkeys(columns) if name in kept],
         here=here,
         # Not simply both: a row that was replaced by figures of one seed has no deviation any more.
         spread={row: cells for row, cells in one.spread.items() if row not in other.here} | dict(other.spread),
