@@ -111,7 +111,7 @@ class Origins:
         file of another name.
         """
         content = self._places.tobytes()
-        files = [path for path in folder.glob("places*.bin") if _PLACES_NAMES.fullmatch(path.name)]
+        files = [path for path in folder.iterdir() if _PLACES_NAMES.fullmatch(path.name)]
         same = next((path for path in files if path.read_bytes() == content), None)
         places = same or folder / f"places-{zlib.crc32(content):08x}.bin"
         description = self._description(places.name)

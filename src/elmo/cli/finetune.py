@@ -125,9 +125,10 @@ def command(
     measured: Sequence[Sequence[str]] = ()
     if heldout is not None:
         held = expand(heldout)
-        if layout_by_name(held) == "conllu":
-            reading |= {"tokenizer": None, "text": None}  # of the text alone; it may be raw where held-out text is not
-        measured = read_some(heldout, choose_reading(loaded, held, **reading).reading)
+        # Held-out text may be raw where the text is tokenized, or the other way round. How raw text is cut says nothing
+        # about CoNLL-U.
+        own: dict[str, Any] = {"tokenizer": None, "text": None} if layout_by_name(held) == "conllu" else {}
+        measured = read_some(heldout, choose_reading(loaded, held, **reading | own).reading)
     try:
         result = finetune(
             loaded,

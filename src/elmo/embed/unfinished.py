@@ -79,7 +79,6 @@ class Unfinished:
     def __init__(self, path: Path, job: Mapping[str, object], overwrite: bool) -> None:
         self.path, self.folder = path, work_folder_of(path)
         self._job, self._overwrite = {"format": FORMAT, **job}, overwrite
-        self._located = bool(job.get("located"))
         self.progress = EmbeddingProgress()
 
     def load(self) -> None:
@@ -127,7 +126,8 @@ class Unfinished:
             ElmoError: If the skipped sentences are not those of the unfinished work. With `overwrite`, that work is
                 discarded instead, unless `sentences` is an iterator, whose beginning cannot be read again.
         """
-        iterator, counter = iter(sentences), Counter(self._located)
+        located = bool(self._job.get("located"))
+        iterator, counter = iter(sentences), Counter(located)
         while missing := self.progress.num_sentences - counter.progress.num_sentences:
             portion = list(islice(iterator, min(missing, SKIPPED_TOGETHER)))
             if not portion:
@@ -139,7 +139,7 @@ class Unfinished:
             return iterator, counter
         if self._overwrite and iterator is not sentences:
             self._clear()
-            return iter(sentences), Counter(self._located)
+            return iter(sentences), Counter(located)
         raise ElmoError(
             f"{self.path}: has unfinished work on a text with another beginning; give that text again to continue, or "
             f"remove {self.folder} to start from the beginning"

@@ -61,7 +61,6 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY = (
     "vocabulary.txt",
 )
 
-
 _BILM = "bilm"
 """The metadata key under which a file stores the checksum of the biLM that it belongs to."""
 

@@ -99,8 +99,9 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
     is_first = is_one_line = True
     for data in _read_bytes(str(path), advance):
         if is_first and (what := describe_non_text(data)):
-            # Standard input has no name that could end in .gz.
-            raise ElmoError(f"{shown_name(path)}: {what.partition(', or let its name')[0] if path == STDIN else what}")
+            if str(path) == STDIN:  # has no name that could end in .gz
+                what = what.partition(", or let its name")[0]
+            raise ElmoError(f"{shown_name(path)}: {what}")
         text = decode(data)
         if is_first and text:
             text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
