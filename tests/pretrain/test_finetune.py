@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,15 @@ def test_what_a_killed_start_left_is_removed(pretrained: Path, task: Path, tmp_p
     (tmp_path / "tuned" / ".corpus.unfinished-left" / "corpus").mkdir(parents=True)
     prepare_corpus(load(pretrained), [str(task)], tmp_path / "tuned", False, workers=1)
     assert [path.name for path in (tmp_path / "tuned").iterdir()] == ["corpus"]
+
+
+def test_a_relative_folder(pretrained: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.12 on, the names of temporary folders are absolute even if they are made in a relative one."""
+    make = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *given: str(Path(make(*given)).absolute()))
+    monkeypatch.chdir(tmp_path)
+    corpus = prepare_corpus(load(pretrained), [str(task)], Path("tuned"), False, workers=1)
+    assert (corpus.folder, [path.name for path in Path("tuned").iterdir()]) == (Path("tuned/corpus"), ["corpus"])
 
 
 def test_heldout_text_is_what_is_measured(

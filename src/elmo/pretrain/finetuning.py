@@ -196,7 +196,7 @@ def prepare_corpus(
     try:
         with alone_in(folder), TemporaryDirectory(dir=folder, prefix=WORK) as work:
             for left in folder.glob(f"{WORK}*/"):  # left by a process that was killed
-                if left != Path(work):
+                if left.name != Path(work).name:  # from Python 3.12 on, `work` is absolute even if `folder` is not
                     shutil.rmtree(left)
             made = Path(work) / "corpus"
             checksum = prepare(
