@@ -161,13 +161,15 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
         nonlocal num_lines
         try:
             text = decoder.decode(data, not data)  # no data means the end: an incomplete character is an error then
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
+            # UTF-16 or UTF-32 without a byte-order mark. Before Python 3.13, this error had no bytes and no place.
+            if not isinstance(error, UnicodeDecodeError) or "BOM" in error.reason:
+                raise ElmoError(
+                    f"{shown_name(path)}: this {encoding.upper()} text does not start with BOM; name its byte order: "
+                    f"{encoding}-le or {encoding}-be"
+                ) from None
             line = num_lines + 1 + error.object[: error.start].decode(encoding, "replace").count("\n")
             raise ElmoError(_undecodable(path, line, encoding, error)) from None
-        except UnicodeError as error:  # UTF-16 or UTF-32 without a byte-order mark
-            raise ElmoError(
-                f"{shown_name(path)}: {error}; name its byte order: {encoding}-le or {encoding}-be"
-            ) from None
         try:
             text.encode()
         except UnicodeEncodeError as error:  # encodings such as UTF-7 can express a surrogate without its other half
