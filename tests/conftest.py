@@ -34,7 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Hide GPUs, unless their tests are asked for: what others compare to the bit has to be computed on a processor."""
     settings.load_profile("thorough" if config.getoption("--slow") else "house")
+    if config.option.markexpr != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -48,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not SHARED.is_dir():
         reasons["external"] = f"needs {SHARED.name}/ next to the repository (published fixtures, corpora)"
     if not torch.cuda.is_available():
-        reasons["gpu"] = "needs a CUDA device"
+        reasons["gpu"] = "needs a CUDA device, and runs with 'pytest -m gpu' alone"
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow_files)  # whole files: their tests share fixtures
     for item in items:

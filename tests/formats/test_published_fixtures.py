@@ -75,6 +75,14 @@ def test_matches_the_published_vectors(release: Release) -> None:
         np.testing.assert_allclose(found, wanted, atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.gpu
+def test_a_gpu_matches_the_published_vectors(release: Release) -> None:
+    model = elmo.load(release.folder, device="cuda")
+    vectors = model.embed(release.sentences, layers="top", state="carry", batch_size=3)
+    for found, wanted in zip(vectors, (top for batch in release.top for top in batch), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=TOLERANCE, rtol=0)
+
+
 def test_every_layer_matches_the_oracle(release: Release) -> None:
     """The fixtures hold only the top layer. The oracle, which reproduces it, has the others."""
     vectors = elmo.load(release.folder).embed(release.sentences, layers="all", state="carry", batch_size=3)
