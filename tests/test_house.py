@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,10 @@ PUBLIC_MODULES = {
 }
 """What programs may import besides `elmo` itself, and `elmo.integrations`, whose names are those of other libraries."""
 
-EXTRAS = [*extras.EXTRAS, "jinja2", "httpx"]
-"""Packages that nobody needs for the core: those of extras, and two that only `elmo explore` and downloads import."""
+OF_HUB = {re.split(r"[^\w.-]", line)[0] for line in requires("huggingface-hub") or ()}
+EXTRAS = sorted({*extras.EXTRAS, "jinja2", "httpx"} - OF_HUB)
+"""Packages that nobody needs for the core: those of extras, and two that only `elmo explore` and downloads import.
+Some versions of huggingface-hub, which is no extra, need httpx."""
 MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 
 

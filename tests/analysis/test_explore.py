@@ -23,7 +23,6 @@ import pytest
 from commands import run_main
 from elmo import formats
 from elmo.analysis.explore import MAX_USES, SHOWN_USES, ExplorationConfig, look
-from elmo.analysis.explore_page import MAX_TEXT, cut_around, tokenizer_for_input
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
 from elmo.embed import Embedder
@@ -31,8 +30,10 @@ from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 from running import started
 
-for extra in ("faiss", "starlette", "uvicorn", "httpx"):
+for extra in ("faiss", "jinja2", "starlette", "uvicorn", "httpx"):
     pytest.importorskip(extra, reason="needs pip install 'elmo-torch[analysis,explore]' httpx")
+
+from elmo.analysis.explore_page import MAX_TEXT, cut_around, tokenizer_for_input  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")

@@ -225,6 +225,8 @@ def test_reading_options_work_in_every_command(
     verb: str, arguments: list[str], told: str, run: Callable[..., Done], tmp_path: Path
 ) -> None:
     """Every command that reads text can read a paragraph of raw text in an old encoding."""
+    if verb == "index":
+        pytest.importorskip("faiss", reason="needs pip install 'elmo-torch[analysis]'")
     save_native(make_model(softmax=True), tmp_path / "model")
     (tmp_path / "text.txt").write_bytes("Hé came. She WENT.\n".encode("latin-1"))
     reading = ["--tokenizer", "ptb", "--text", "paragraphs", "--encoding", "latin-1", "--lowercase"]
