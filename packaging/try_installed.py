@@ -10,6 +10,7 @@ import argparse
 import subprocess
 import sys
 import sysconfig
+from contextlib import chdir
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,20 +56,24 @@ def try_import(kernels: str) -> None:
     print(f"Python {sys.version.split()[0]}, elmo {package.__version__}, kernels: {levels}")
 
 
-def try_commands(folder: Path) -> None:
-    """Embed a text, and train a tagger on two sentences and use it."""
-    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
-    embedded = elmo("embed", "en", str(folder / "text.txt"), str(folder / "vectors.h5"))
+def try_commands() -> None:
+    """Embed a text, pretrain and fine-tune a model on it, and train a tagger on two sentences and use it."""
+    Path("text.txt").write_text(TEXT, encoding="utf-8")
+    embedded = elmo("embed", "en", "text.txt", "vectors.h5")
     require("2 sentences, 14 tokens" in embedded, f"embedding reports 2 sentences and 14 tokens ({embedded.strip()})")
+    elmo("prepare", "corpus", "text.txt", "--min-count", "1")
+    elmo("pretrain", "corpus", "model", "--recipe", "tiny", "--max-steps", "2")
+    elmo("finetune", "model", "tuned", "text.txt", "--set", "training.max_steps=2")
+    require("2 sentences" in elmo("embed", "tuned", "text.txt", "tuned.h5"), "a fine-tuned model embeds text")
     rows = [
         "".join(f"{n}\t{word}\t_\t{tag}{EMPTY * 6}\n" for n, (word, tag) in enumerate(sentence, 1))
         for sentence in SENTENCES
     ]
-    (folder / "train.conllu").write_text("\n".join(rows * 10) + "\n", encoding="utf-8")
-    data, run = str(folder / "train.conllu"), str(folder / "tagger")
+    Path("train.conllu").write_text("\n".join(rows * 10) + "\n", encoding="utf-8")
     small = ("--set", "lstm=[32]", "--set", "training.max_epochs=10")
-    elmo("task", "train", "tag", "--train", data, "--dev", data, "--elmo", "en", "--out", run, *small)
-    tagged = elmo("task", "predict", run, str(folder / "text.txt"))
+    data = ("--train", "train.conllu", "--dev", "train.conllu")
+    elmo("task", "train", "tag", *data, "--elmo", "en", "--out", "tagger", *small)
+    tagged = elmo("task", "predict", "tagger", "text.txt")
     columns = [line.split("\t") for line in tagged.splitlines() if line and not line.startswith("#")]
     tags = {(row[1], row[3]) for row in columns}
     require({("Children", "NOUN"), ("the", "DET")} <= tags, f"the tagger has learned its two sentences ({tags})")
@@ -91,24 +96,24 @@ time.sleep(0.5)
     require(code == 0, f"Python ends while a thread computes, with exit code 0 (and not {code})")
 
 
-def try_softmax(folder: Path) -> None:
+def try_softmax() -> None:
     """Measure perplexity, which needs the softmax of `elmo-torch-en-softmax`."""
-    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
-    require("on 14 tokens" in elmo("perplexity", "en", str(folder / "text.txt")), "perplexity is measured on 14 tokens")
+    Path("text.txt").write_text(TEXT, encoding="utf-8")
+    require("on 14 tokens" in elmo("perplexity", "en", "text.txt"), "perplexity is measured on 14 tokens")
 
 
 def main() -> None:
-    """Try everything in a temporary folder."""
+    """Try everything in a temporary folder, which is the current one, so that names of files are relative."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernels", choices=["yes", "no", "any"], default="any", help="whether there must be kernels")
     parser.add_argument("--softmax", action="store_true", help="try what needs the softmax of the English model alone")
     arguments = parser.parse_args()
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, chdir(folder):
         if arguments.softmax:
-            try_softmax(Path(folder))
+            try_softmax()
         else:
             try_import(arguments.kernels)
-            try_commands(Path(folder))
+            try_commands()
             try_to_end()
 
 
