@@ -151,7 +151,7 @@ def command(
 def _report(folder: Path, result: FineTuning, choice: Choice, as_json: bool) -> None:
     text = "held-out text" if result.is_heldout else "the training text itself"
     print_result(
-        f"{folder}: perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on {text}{choice}",
+        f"{folder}: {result.describe()}, on {text}{choice}",
         {
             "folder": str(folder),
             "done": True,

@@ -10,7 +10,7 @@ import click
 
 from elmo.cli.shared import choose_reading, device_option, examples, json_option, print_result, text_options
 from elmo.progress import show_progress
-from elmo.wording import counted
+from elmo.wording import counted, perplexity_text
 
 if TYPE_CHECKING:
     from elmo.formats.model import State
@@ -79,9 +79,9 @@ def command(
         _print_scores(show_progress("scoring", "sentences", None, scores), sentences), ", ".join(map(str, paths))
     )
     names = ("forward", "backward")[: len(result.directions)]
-    each = ", ".join(f"{name} {value:,.2f}" for name, value in zip(names, result.directions, strict=True))
+    each = ", ".join(f"{name} {perplexity_text(value)}" for name, value in zip(names, result.directions, strict=True))
     print_result(
-        f"perplexity {result.mean:,.2f} ({each}) on {counted(result.num_tokens, 'token')} in "
+        f"perplexity {perplexity_text(result.mean)} ({each}) on {counted(result.num_tokens, 'token')} in "
         f"{counted(result.num_sentences, 'sentence')}, {result.oov_rate:.2%} outside of the vocabulary{choice}",
         {
             "perplexity": result.mean,

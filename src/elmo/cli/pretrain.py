@@ -11,6 +11,7 @@ import click
 
 from elmo.cli.shared import STOPPED, device_option, examples, json_option, note_on_raw_text, print_result
 from elmo.errors import ElmoError
+from elmo.wording import perplexity_text
 
 if TYPE_CHECKING:
     from elmo.pretrain.loop import Pretrainer
@@ -160,16 +161,16 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
         again = "; held-out text was not measured after the last step: run the same command again"
     # An older measurement says nothing about the weights that were saved.
     score = progress.heldout_perplexity if is_measured else None
-    if training.best is not None and progress.best_step is not None:
+    if training.best is not None and progress.best_perplexity is not None:
         score = progress.best_perplexity
-        score_text = f", weights of step {progress.best_step:,}, held-out perplexity {score:,.2f}"
+        score_text = f", weights of step {progress.best_step:,}, held-out perplexity {perplexity_text(score)}"
     else:
-        score_text = "" if score is None else f", held-out perplexity {score:,.2f}"
+        score_text = "" if score is None else f", held-out perplexity {perplexity_text(score)}"
     losses = _last_losses(run)
     if score is None and losses:
         # The loss of a part of the vocabulary says nothing of perplexity.
         is_part = training.batches.samples_negatives
-        ways = "/".join(f"{value:,.2f}" for key, value in losses.items() if key != "loss")
+        ways = "/".join(perplexity_text(value) for key, value in losses.items() if key != "loss")
         score_text = f", training loss {losses['loss']:.3f}{' (sampled)' if is_part else f', perplexity {ways}'}"
     # There may be more steps than the end that was named later.
     of_all = f" of {training.total_steps:,}" if progress.step <= training.total_steps else ""

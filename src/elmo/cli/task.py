@@ -149,8 +149,7 @@ def train(
             print_result(f"{tuned}: fine-tuning stopped; run the same command again to continue", figures, as_json)
             sys.exit(STOPPED)
         if result is not None:
-            figures = f"perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on the dev set"
-            click.echo(f"elmo: {tuned}: {figures}", err=True)
+            click.echo(f"elmo: {tuned}: {result.describe()}, on the dev set", err=True)
         experiment = experiment.with_elmo(tuned)
     experiment.run()
     _report(experiment, as_json)

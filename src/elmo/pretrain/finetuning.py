@@ -32,6 +32,7 @@ from elmo.text.choice import choose_for_files
 from elmo.text.corpus import DESCRIPTION, Corpus
 from elmo.text.prepare import prepare
 from elmo.text.reading import Reading, expand
+from elmo.wording import perplexity_text
 
 LEARNING_RATE = 0.05
 """The default learning rate of the biLM. Adagrad's sums start again from their initial value, so that the rate of
@@ -64,6 +65,10 @@ class FineTuning:
     before: Perplexity
     after: Perplexity
     is_heldout: bool
+
+    def describe(self) -> str:
+        """Return both perplexities in words."""
+        return f"perplexity {perplexity_text(self.before.mean)} before, {perplexity_text(self.after.mean)} after"
 
 
 def finetune(
@@ -298,8 +303,8 @@ def finetune_on_corpus(
     text = "held-out text" if heldout else "training text"
     figures = {
         "started from": origin,
-        f"perplexity before, {text}": f"{before.mean:.2f}",
-        f"perplexity after, {text}": f"{after.mean:.2f}",
+        f"perplexity before, {text}": perplexity_text(before.mean),
+        f"perplexity after, {text}": perplexity_text(after.mean),
     }
     with alone_in(folder):
         save_trained(tuned, folder, run.figures() | figures, run.run_folder.metadata)

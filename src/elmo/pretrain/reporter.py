@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from elmo.pretrain.perplexity import Perplexity, perplexity_of
 from elmo.progress import show_progress
 from elmo.training.metrics import MetricsFile, Row
+from elmo.wording import perplexity_text
 
 if TYPE_CHECKING:
     from elmo.pretrain.loop import Pretrainer
@@ -142,7 +143,7 @@ class Reporter:
         progress = self._run.progress
         if progress.best_perplexity is None:
             return ""
-        return f", held-out {progress.best_perplexity:,.1f} at best, step {progress.best_step:,}"
+        return f", held-out {perplexity_text(progress.best_perplexity, 1)} at best, step {progress.best_step:,}"
 
     def _expected_steps(self) -> int:
         """The step at which training is expected to end, at its pace so far."""
@@ -156,5 +157,5 @@ def progress_text(row: Row) -> str:
     """Format a row of metrics for the progress line."""
     parts = [f"{row['tokens_per_second']:,.0f} tokens/s", f"loss {row['loss']:.3f}"]
     perplexities = [row[k] for k in ("forward_perplexity", "backward_perplexity") if k in row]
-    parts.append("perplexity " + "/".join(f"{value:,.1f}" for value in perplexities))
+    parts.append("perplexity " + "/".join(perplexity_text(value, 1) for value in perplexities))
     return ", ".join(parts)

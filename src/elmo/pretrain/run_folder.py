@@ -28,6 +28,7 @@ from elmo.text.corpus import Corpus
 from elmo.training.machine import machine_name
 from elmo.training.recipes import changed_key, write_recipe
 from elmo.training.run_folder import AttemptFiles
+from elmo.wording import perplexity_text
 
 RECIPE, CHECKSUM, START, CLAIM = "recipe.yaml", "corpus.sha256", "start.json", ".claim"
 CHECKPOINTS = "checkpoints"
@@ -206,13 +207,14 @@ class PretrainingFolder:
                 rows = f"{training.batch_size // processes.size} rows each of the {training.batch_size}"
                 volume = f"{sum(exchanged) / 1e6:,.1f} MB a step exchanged by each"
                 hardware[_SHARED_AMONG] = f"{processes.size} processes, {rows} of the global batch, {volume}"
-        return text_facts(self._corpus) | {
-            TRAINED_FOR: trained_for,
-            **hardware,
-            **({} if self.start is None else {"started from": self.start.history}),
-            **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
-            **({} if best is None else {"weights of": f"step {progress.best_step:,}, held-out perplexity {best:.2f}"}),
-        }
+        facts = text_facts(self._corpus) | {TRAINED_FOR: trained_for, **hardware}
+        if self.start is not None:
+            facts["started from"] = self.start.history
+        if heldout is not None:
+            facts["held-out perplexity when last measured"] = perplexity_text(heldout)
+        if best is not None:
+            facts["weights of"] = f"step {progress.best_step:,}, held-out perplexity {perplexity_text(best)}"
+        return facts
 
     @property
     def metadata(self) -> dict[str, str]:
