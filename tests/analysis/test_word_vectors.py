@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bridge import make_model
 from commands import run_main
 from elmo.analysis import word_vectors as module
 from elmo.analysis.clusters import cluster_as_needed, mean_silhouette
 from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
 from elmo.analysis.word_vectors import add_to_rows, type_vectors
+from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.word_vectors import write_word_vectors
@@ -42,6 +44,14 @@ def corpus(sentences: list[list[str]], tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "text.txt").write_text("\n".join(map(" ".join, sentences)))
     return prepare([folder / "text.txt"], folder / "corpus", min_count=1, workers=1)
+
+
+def test_capitals_for_a_lower_case_model_are_announced(corpus: Corpus, tmp_path: Path) -> None:
+    model = Embedder(make_model().copy_with(text=TextConfig(lowercase=True)))
+    with pytest.warns(UserWarning, match="has words with capitals, but the model was trained on lower-case text"):
+        type_vectors(model, corpus, min_count=2)
+    (tmp_path / "lower.txt").write_text("they saw a play .\n" * 3)
+    type_vectors(model, prepare([tmp_path / "lower.txt"], tmp_path / "lower", min_count=1, workers=1), min_count=2)
 
 
 @pytest.mark.parametrize("layer", [1, "mean", "token"])

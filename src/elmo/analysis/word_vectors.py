@@ -6,6 +6,7 @@ Such vectors are static, as those of word2vec and GloVe are, and serve the progr
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import pairwise
@@ -25,6 +26,7 @@ from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.progress import show_progress
 from elmo.schema import require_positive
+from elmo.text.choice import is_lower_case
 from elmo.text.corpus import Corpus
 
 Vectors = NDArray[np.float32]
@@ -105,6 +107,12 @@ def type_vectors(
         raise ElmoError(f"min_count: no word of the text occurs {min_count} times; choose a lower number")
     kept = kept[np.argsort(-counts[kept], kind="stable")]
     types = corpus.types()
+    if is_lower_case(embedder.text) and any(types[id] != types[id].lower() for id in kept):
+        warnings.warn(
+            f"{corpus.folder}: has words with capitals, but the model was trained on lower-case text; prepare the text "
+            "again with lowercase (--lowercase)",
+            stacklevel=2,
+        )
     names, counts = [types[id] for id in kept], counts[kept]
     rows = np.full(corpus.num_types, -1, np.int64)  # the row of each type's vector
     rows[kept] = np.arange(len(kept))
