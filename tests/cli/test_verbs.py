@@ -154,7 +154,14 @@ def test_layer_and_layers_each_suggest_the_other(run: Callable[..., Done]) -> No
 
 
 @pytest.mark.parametrize(
-    "raised", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), lambda: torch.empty(1 << 52)]
+    "raised",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        lambda: torch.empty(1 << 52),
+    ],
 )
 def test_running_out_of_memory_gives_one_sentence(
     raised: Exception | Callable[[], object], run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch

@@ -137,6 +137,10 @@ def _sentence(error: ElmoError | OSError) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether Python, a GPU or the CPU allocator of torch, which has no exception class, ran out of memory."""
+    """Whether Python, a GPU or the CPU allocator of torch, which has no exception class, ran out of memory.
+
+    A GPU also does in CUDA and in its libraries, whose errors are known by their messages alone.
+    """
+    signs = ("DefaultCPUAllocator:", "CUDA error: out of memory", "_ALLOC_FAILED")
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or "DefaultCPUAllocator:" in str(error)
+    return named or any(sign in str(error) for sign in signs)
