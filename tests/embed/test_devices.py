@@ -20,6 +20,7 @@ import make_many_langs
 from bridge import make_model
 from elmo import formats
 from elmo.embed import Embedder, load
+from elmo.embed.embedder import tokens_that_fit
 from elmo.embed.handover import pack, unpack
 from elmo.embed.parallel import WINDOWS_PER_DEVICE, ParallelEmbedder
 from elmo.errors import ElmoError
@@ -232,8 +233,18 @@ def test_gpus_are_taken_by_their_numbers(monkeypatch) -> None:
     assert parse_devices("all") == parse_devices("cuda:0, cuda:1") == ["cuda:0", "cuda:1"]
     assert [use_device(name) for name in ("auto", "cuda", "cuda:1")] == current
     assert [device.index for device in current] == [0, 0, 1]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert [use_device(name).index for name in ("auto", "cuda", "cuda:0")] == [1, 1, 0]
     with pytest.raises(ElmoError, match=r"there is no cuda:2 \(torch finds 2 GPUs\)"):
         use_device("cuda:2")
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "num_cells", "tokens"), [(80, 4096, 32768), (8, 4096, 8877), (1, 4096, 2048), (8, 768, 32768)]
+)
+def test_a_batch_fits_into_the_memory_of_a_gpu(gigabytes: int, num_cells: int, tokens: int) -> None:
+    assert tokens_that_fit(gigabytes * 10**9, num_cells) == tokens
 
 
 def test_arrays_are_handed_over_and_their_memory_is_freed(monkeypatch) -> None:

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     import torch
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32768}
-"""Maximum number of tokens in a batch, by type of device: enough to keep it busy, few enough for any memory."""
+"""Maximum number of tokens in a batch, by type of device: enough to keep it busy. See also `tokens_that_fit`."""
+
+BYTES_PER_CELL = 110
+"""What a batch on a GPU takes for each token and LSTM cell, at most, while both directions are computed in float32."""
 
 
 class Embedder(SentenceEmbedder):
@@ -71,7 +74,7 @@ class Embedder(SentenceEmbedder):
             self.warm_fingerprint = fingerprint(model, with_warm_state=True, with_types=with_types)
         self._warm_state = model.warm_arrays
         self._state: States | None = None
-        self.batch_tokens = BATCH_TOKENS["cpu" if self._gpu is None else "cuda"]
+        self.batch_tokens = BATCH_TOKENS["cpu"] if self._gpu is None else _tokens_on(self._gpu, model)
 
     def __copy__(self) -> Self:
         """Return an embedder that shares the weights, and from now on has a carried state of its own."""
@@ -227,6 +230,22 @@ def find_gpu(device: str | torch.device) -> torch.device | None:
 
     found = find_device(str(device))
     return None if found.type == "cpu" else found
+
+
+def tokens_that_fit(num_bytes: int, num_cells: int) -> int:
+    """Return the maximum number of tokens in a batch on a GPU.
+
+    Args:
+        num_bytes: The memory of the GPU, half of which a batch may take.
+        num_cells: The number of cells of an LSTM.
+    """
+    return max(BATCH_TOKENS["cpu"], min(BATCH_TOKENS["cuda"], num_bytes // 2 // (BYTES_PER_CELL * num_cells)))
+
+
+def _tokens_on(gpu: torch.device, model: Model) -> int:
+    import torch
+
+    return tokens_that_fit(torch.cuda.get_device_properties(gpu).total_memory, model.config.lstm.dim)
 
 
 def _take_rows(state: States, rows: Sequence[int]) -> States:

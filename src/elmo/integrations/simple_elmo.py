@@ -51,6 +51,7 @@ from elmo.errors import ElmoError
 from elmo.formats.model import STATES, Model, State, predictor_inputs, require_warm_state
 from elmo.formats.tensorflow import find_checkpoint
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
+from elmo.nn.devices import find_device
 from elmo.nn.softmax import BLOCK_NUMBERS, AnySoftmax
 from elmo.schema import require_choice, require_positive
 from elmo.text.vocabulary import Vocabulary
@@ -141,7 +142,7 @@ class ElmoModel:
         """
         require_positive("max_batch_size", max_batch_size)
         is_folder = full and Path(directory).is_dir()
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = find_device("auto")
         model = formats.load((is_folder and find_checkpoint(Path(directory))) or directory).to(device)
         predictor = _Predictor.of(model, device)
         if full and predictor is None:

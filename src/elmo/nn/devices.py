@@ -26,7 +26,8 @@ T = TypeVar("T")
 def find_device(name: str) -> torch.device:
     """Return the device named `auto` (a GPU if there is one, otherwise the CPU), `cpu`, `cuda` or `cuda:N`.
 
-    If it is the CPU, torch's number of threads is first limited to the cores that a container grants.
+    A GPU without a number is the one that torch uses at present, so that each process of a user's training gets its
+    own. If it is the CPU, torch's number of threads is first limited to the cores that a container grants.
 
     Raises:
         ElmoError: If the name is not one of these, or there is no such GPU.
@@ -42,7 +43,8 @@ def find_device(name: str) -> torch.device:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= found:
         raise ElmoError(f"device: there is no {name} (torch finds {found} GPUs); use the device cpu")
-    return torch.device("cuda", int(number or 0))
+    current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
+    return torch.device("cuda", int(number) if number else current)
 
 
 def limit_threads() -> int:

@@ -28,7 +28,8 @@ class LayerMemory:
         wanted, kept, size = dtype or like.dtype, self._tensors.get(name), math.prod(shape)
         if kept is None or kept.numel() < size or (kept.dtype, kept.device) != (wanted, like.device):
             # An eighth more than is asked for, so that a batch with a few words more finds room. As long as nothing is
-            # written there, it takes no memory from the system.
-            kept = self._tensors[name] = like.new_empty(size + size // 8, dtype=wanted)
+            # written there, it takes no memory from the system. On a GPU it would.
+            spare = size // 8 if like.is_cpu else 0
+            kept = self._tensors[name] = like.new_empty(size + spare, dtype=wanted)
         # A tensor of its own, since autograd notes in it where it came from.
         return kept.detach()[:size].view(shape)
