@@ -19,7 +19,8 @@ class BiGRU(nn.Module):
 
     Weights start at random near zero, and biases at zero. The products are in float32 for every value of a recipe's
     `training.precision`: under `torch.autocast`, PyTorch adds up the gradient of a weight in bfloat16, step after step.
-    In sentences of 700 tokens, that put errors of 3 to 25 % into the gradients of the recurrent weights.
+    In sentences of 700 tokens, that put errors of 3 to 25 % into the gradients of the recurrent weights. cuDNN rounds
+    their operands to the ten bits of TF32, unless `torch.backends.cudnn.allow_tf32` is False.
 
     Source: Cho et al. 2014; the initialization is that of Clark and Gardner's code (2017), a normal distribution with a
     standard deviation of 0.05 that is cut off at 0.1.
