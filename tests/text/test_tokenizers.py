@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
-from elmo.text import tokenizers
+from elmo.text import rules, tokenizers
 from elmo.text.prepare import prepare
 from elmo.text.rules import split_sentences
 from elmo.text.tokenizers import PlacedToken, align, get_tokenizer, is_code, language_of, locate
@@ -67,6 +67,12 @@ WORDS = {
     "l'_Odyssée_ l'eau": "l ' _ Odyssée _ l'eau",
     "https://example.org/a\u200f.": "https://example.org/a .",
 }
+
+
+@pytest.mark.parametrize("name", [name for name, value in vars(rules).items() if isinstance(value, str)])
+def test_no_group_is_repeated_possessively(name: str) -> None:
+    """Before Python 3.11.5, such a repeat matches too much, and text is cut in another way."""
+    assert not re.search(r"\)([*+?]|\{[\d,]+\})\+", getattr(rules, name))
 
 
 @pytest.mark.parametrize("text", WORDS)

@@ -94,14 +94,17 @@ _IDEOGRAPH = (
     r"[\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3041-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31ff"
     r"\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U0001aff0-\U0001b16f\U00020000-\U0003ffff]"
 )
-_JOINED_WORD = rf"(?:_*+(?!_|{_IDEOGRAPH}){_WORD})++"
-"""A word without marks at its edges: snake_case is one, and _very_ is none, which is how italics are typed."""
+_JOINED_WORD = rf"(?>(?:_*+(?!_|{_IDEOGRAPH}){_WORD})+)"
+"""A word without marks at its edges: snake_case is one, and _very_ is none, which is how italics are typed.
+
+It is an atomic group, as is a longer one below, since `++` after a group matches too much before Python 3.11.5.
+"""
 
 _WORDS = rf"""
       {_IDEOGRAPH} [\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]*    # with its voicing mark or variant
     | (?:https?|ftp){_ADDRESS}                             # web addresses, without the mark after them
     | [\w.+-]{{1,64}}+ @ [\w-]+ (?: \.[\w-]+ )+                 # e-mail addresses
-    | {_LETTER}{{1,2}} (?: \.{_LETTER}{{1,2}} ){{1,6}}+ (?!{_WORD}) (?: {_PERIOD} )?   # z.B. and т.е.
+    | {_LETTER}{{1,2}} (?> (?: \.{_LETTER}{{1,2}} ){{1,6}} ) (?!{_WORD}) (?: {_PERIOD} )?   # z.B. and т.е.
     | _+                                                        # _very_ is the word very in italics
     | {_JOINED_WORD} (?:                                        # words with marks inside:
           (?: ['’‐‑·․‧-]                                      #   l'eau, porte-monnaie, col·lecció
