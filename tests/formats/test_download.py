@@ -262,6 +262,12 @@ def test_without_a_network_one_sentence_names_the_address(site: Site, monkeypatc
         reset()
 
 
+@pytest.mark.parametrize("address", ["http://[v1.x]/model.zip", "http://☃☃☃.invalid/model.zip"])
+def test_invalid_addresses_are_refused(address: str, cache: Path) -> None:
+    with pytest.raises(ElmoError, match=re.escape(address)):
+        formats.load(address)
+
+
 def test_bytes_that_are_not_utf8_are_in_no_address() -> None:
     """An argument of a command has them as surrogates. Such a source is taken for a path."""
     assert not download.is_address("http://example.org/\udcff.zip")

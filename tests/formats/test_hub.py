@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from fnmatch import fnmatch
 from pathlib import Path
@@ -125,10 +126,20 @@ def test_a_path_is_never_a_name(cache: Path) -> None:
         formats.load(Path("someone/elmo-nb"))
 
 
-def test_a_broken_connection_is_reported_in_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.HTTPError("403 Forbidden"),  # pyright: ignore[reportPrivateImportUsage]
+        errors.HFValidationError("403 Forbidden"),
+        json.JSONDecodeError("403 Forbidden", "<html>", 0),  # a login page that answers for the Hub
+    ],
+)
+def test_a_broken_connection_is_reported_in_one_sentence(
+    error: Exception, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise errors.HTTPError("403 Forbidden")  # pyright: ignore[reportPrivateImportUsage]
+        raise error
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
-    with pytest.raises(ElmoError, match=r"someone/elmo-nb: .*give it \(403 Forbidden\)"):
+    with pytest.raises(ElmoError, match=r"someone/elmo-nb: .*give it \(403 Forbidden.*\)"):
         formats.load("someone/elmo-nb")

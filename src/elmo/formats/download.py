@@ -246,21 +246,23 @@ def _telling(address: str, what: str, advice: str) -> Generator[None]:
         yield
     except ElmoError:
         raise
-    except (http_error(), OSError, ValueError) as error:
+    except (*http_errors(), OSError, ValueError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise  # the disk's
         reason = next(filter(None, map(str.strip, str(error).split("\n"))), type(error).__name__).rstrip(".")
         raise ElmoError(f"{address}: {what} ({reason}); {advice}") from None
 
 
-def http_error() -> type[Exception]:
-    """Return the base class of the errors of huggingface-hub's HTTP library: httpx, or before its version 1.0 requests.
+def http_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of the errors of huggingface-hub's HTTP library.
 
-    Those of requests are all an OSError.
+    It is httpx2, httpx or, before version 1.0, requests, whose errors are all an OSError.
     """
-    from huggingface_hub import errors
+    from huggingface_hub.errors import HfHubHTTPError
 
-    return getattr(errors, "HTTPError", OSError)
+    base = HfHubHTTPError.__bases__[0]
+    library = sys.modules[base.__module__.partition(".")[0]]
+    return base, getattr(library, "InvalidURL", base)  # in httpx, an invalid address is no HTTPError
 
 
 class _BoundedFile(io.BufferedWriter):

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from elmo.errors import ElmoError
-from elmo.formats.download import OPTIONS, WEIGHTS, AbsentError, fetch, file_name, http_error, is_address
+from elmo.formats.download import OPTIONS, WEIGHTS, AbsentError, fetch, file_name, http_errors, is_address
 from elmo.formats.hdf5 import SUFFIXES
 from elmo.formats.published import PublishedModel, find_by_address, find_published
 
@@ -87,7 +87,7 @@ def fetch_from_hub(name: str) -> Path:
     """
     # Imported only here, because it takes time that reading a local model need not take.
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
     found = _HUB_NAME.fullmatch(name)
     assert found is not None
@@ -97,7 +97,7 @@ def fetch_from_hub(name: str) -> Path:
         raise ElmoError(
             f"{name}: no such file or folder, not in the cache, and the Hugging Face Hub can't be reached"
         ) from None
-    except (http_error(), HFValidationError, OSError) as error:
+    except (*http_errors(), OSError, ValueError) as error:  # of an invalid name, or of an answer that isn't the Hub's
         reason = next(filter(None, map(str.strip, str(error).split("\n"))), type(error).__name__)
         raise ElmoError(f"{name}: no such file or folder, nor could the Hugging Face Hub give it ({reason})") from None
     return Path(folder)
