@@ -291,12 +291,14 @@ def test_several_processes(run: Path, chunker: Path) -> None:
 
 
 FORKING = """
+import multiprocessing
 import sys
 from pathlib import Path
 
 import spacy
 import torch
 
+multiprocessing.set_start_method("fork")
 torch.set_num_threads(2)
 torch.randn(2000, 2000).exp().sum().item()  # starts OpenMP's threads
 nlp = spacy.blank("en")
