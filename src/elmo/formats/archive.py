@@ -232,7 +232,7 @@ class _ShortHeader(tarfile.TarInfo):
         """Read what belongs to this header, which is parsed by now."""
         if self.type in _FACTS and self.size > _LONGEST_FACTS:
             raise _TooMuchError
-        return super()._proc_member(archive)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]
+        return super()._proc_member(archive)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _proc_gnusparse_10(self, *_: object) -> None:  # pyright: ignore[reportUnusedFunction]
         """Refuse a sparse file at once: `tarfile` would first read the list of its holes, however long that is."""
