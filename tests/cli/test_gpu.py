@@ -18,7 +18,8 @@ from elmo import formats
 pytestmark = pytest.mark.gpu
 
 TOLERANCE = 1e-5
-"""Of float32 on both: tf32, which is not allowed here, would differ by a hundred times as much."""
+"""Of float32 on both. TF32, which torch uses for products only if it is told to, would differ by a hundred times as
+much."""
 TEXT = "A new play .\n\nFußball spielen\nA new play .\n"
 NAMES = "A O\nnew O\nplay O\n. O\n\nBo B-PER\nsings O\n\nin O\nGhent B-LOC\n. O\n"
 CPU = ["--device", "cpu"]
