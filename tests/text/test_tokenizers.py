@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import pickle
 import re
 import sys
 import time
@@ -390,7 +391,9 @@ def test_spacy_tokens_contain_no_whitespace(monkeypatch):
 
 @pytest.mark.skipif(importlib.util.find_spec("spacy") is None, reason="needs the extra spacy")
 def test_spacy():
-    assert get_tokenizer("spacy:de")("Das ist z.B.  gut.") == ["Das", "ist", "z.B.", "gut", "."]
+    tokenize = get_tokenizer("spacy:de")
+    assert tokenize("Das ist z.B.  gut.") == ["Das", "ist", "z.B.", "gut", "."]
+    assert pickle.loads(pickle.dumps(tokenize)) is tokenize, "a process that reads the pickle makes its own"
 
 
 GERMAN = ["Am 3. Mai kam sie an.", "Vgl. Abb. 4 und Dr. Meier.", "„Ja.“", "Er ging."]

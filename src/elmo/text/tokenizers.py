@@ -238,6 +238,19 @@ class _Function:
         return [token._replace(token="_".join(token.token.split())) for token in located if token.token.strip()]
 
 
+class _OfLanguage:
+    """The tokenizer of another package for a language. Pickles hold its name, and whoever reads them makes it again."""
+
+    def __init__(self, name: str, tokenize: Tokenizer) -> None:
+        self._name, self._tokenize = name, tokenize
+
+    def __call__(self, sentence: str) -> list[str]:
+        return self._tokenize(sentence)
+
+    def __reduce__(self) -> tuple[Callable[[str], Tokenizer], tuple[str]]:
+        return get_tokenizer, (self._name,)
+
+
 def _not_imported(name: str, error: Exception) -> ElmoError:
     return ElmoError(f"tokenizer {name}: can't be imported ({type(error).__name__}: {error})")
 
@@ -276,7 +289,7 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
         # spaCy makes tokens of extra whitespace, and in some languages its tokens contain whitespace.
         return [part for token in tokenizer(sentence) for part in token.text.split()]
 
-    return tokenize
+    return _OfLanguage(f"spacy:{language}", tokenize)
 
 
 @cache
@@ -299,7 +312,7 @@ def _stanza_tokenizer(language: str) -> Tokenizer:
             "_".join(token.text.split()) for part in (document.sentences if document else ()) for token in part.tokens
         ]
 
-    return tokenize
+    return _OfLanguage(f"stanza:{language}", tokenize)
 
 
 @cache
@@ -315,7 +328,7 @@ def _icu_tokenizer(language: str) -> Tokenizer:
             edges = [0, *breaks]
         return [part for edge in pairwise(edges) for part in str(text[edge[0] : edge[1]]).split()]
 
-    return tokenize
+    return _OfLanguage(f"icu:{language}", tokenize)
 
 
 def _import_tool(module: str, tokenizer: str, package: str) -> Any:
