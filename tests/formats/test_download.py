@@ -263,7 +263,7 @@ def test_without_a_network_one_sentence_names_the_address(site: Site, monkeypatc
 
 
 @pytest.mark.parametrize("address", ["http://[v1.x]/model.zip", "http://☃☃☃.invalid/model.zip"])
-def test_invalid_addresses_are_refused(address: str, cache: Path) -> None:
+def test_invalid_addresses_are_refused(address: str, site: Site) -> None:
     with pytest.raises(ElmoError, match=re.escape(address)):
         formats.load(address)
 
