@@ -1,4 +1,4 @@
-"""Commands use the GPU without being told to, and give there what they give on a processor."""
+"""Commands use the GPU without being told to, and like the module for users' models give what a processor gives."""
 
 from __future__ import annotations
 
@@ -96,9 +96,7 @@ TUNED = ["--elmo", "model", "--finetune", "tuned"]
 @pytest.mark.parametrize("options", [["--elmo", "none"], ["--elmo", "model"], TUNED])
 def test_tasks(options: list[str]) -> None:
     files = ["--train", "names.conll", "--dev", "names.conll", "--test", "names.conll"]
-    sizes = [
-        part for setting in ("words.min_count=1", "lstm=[8]", "training.max_epochs=5") for part in ("--set", setting)
-    ]
+    sizes = ["--set", "words.min_count=1", "--set", "lstm=[8]", "--set", "training.max_epochs=5"]
     run("task", "train", "ner", *files, *options, *sizes, "--seeds", "2", "--out", "seeds")
     predicted = [run("task", "predict", "seeds/seed-0", "text.txt", *on) for on in ([], CPU)]
     assert predicted[0] == predicted[1]

@@ -41,10 +41,11 @@ def find_device(name: str) -> torch.device:
         limit_threads()
         return torch.device("cpu")
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if int(number or 0) >= found:
-        raise ElmoError(f"device: there is no {name} (torch finds {found} GPUs); use the device cpu")
     current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
-    return torch.device("cuda", int(number) if number else current)
+    index = int(number) if number else current
+    if index >= found:
+        raise ElmoError(f"device: there is no {name} (torch finds {found} GPUs); use the device cpu")
+    return torch.device("cuda", index)
 
 
 def limit_threads() -> int:
