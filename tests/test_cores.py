@@ -152,3 +152,15 @@ def test_threads_of_one_core_count_once(tmp_path: Path, monkeypatch: pytest.Monk
         path.parent.mkdir(parents=True)
         path.write_text(f"{number % 4},{number % 4 + 4}\n")
     assert cores.physical_cores(tmp_path) == 2
+
+
+@pytest.mark.parametrize(("granted", "expected"), [(4, 2), (1, 1)], ids=["no quota", "a quota below"])
+def test_torch_never_gets_more_threads_than_it_has(
+    fresh_devices: ModuleType, monkeypatch: pytest.MonkeyPatch, granted: int, expected: int
+) -> None:
+    """On two cores with two threads each, torch with MKL starts two threads. More would only share their arithmetic."""
+    monkeypatch.setattr(fresh_devices, "physical_cores", lambda: 2)
+    monkeypatch.setattr(fresh_devices, "available_cores", lambda: granted)
+    torch.set_num_threads(2)
+    fresh_devices.find_device("cpu")
+    assert torch.get_num_threads() == expected

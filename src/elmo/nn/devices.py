@@ -68,7 +68,7 @@ def _keep_to_quota() -> None:
         bound_cores(),
         physical_cores(),
     ):
-        torch.set_num_threads(available_cores())
+        torch.set_num_threads(min(torch.get_num_threads(), available_cores()))
 
 
 def use_device(name: str) -> torch.device:
