@@ -67,6 +67,17 @@ def test_layer_norm_of_a_batch_without_tokens_is_zero() -> None:
     assert torch.equal(mixed, torch.zeros(B, T, D))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_layer_norm_in_half_precision_is_only_less_exact(dtype: torch.dtype) -> None:
+    """The sum of the squares of a batch is beyond what float16 can hold, and epsilon is below it."""
+    layers = torch.randn(L, 32, 40, 256, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(32, 40, dtype=torch.bool)
+    found = normalize_layers(layers.to(dtype), mask)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), normalize_layers(layers, mask), atol=0.02, rtol=0.01)
+    assert not normalize_layers(torch.zeros(L, B, T, D, dtype=dtype), torch.zeros(B, T, dtype=torch.bool)).any()
+
+
 def test_top_only_is_the_last_layer() -> None:
     layers = make_layers()
     mix = ScalarMix(L, top_only=True).double()

@@ -144,7 +144,7 @@ def _read_softmax(path: Path, bilm: StoredBiLM) -> StoredSoftmax:
 
 
 def _read_mixes(path: Path, bilm: StoredBiLM) -> StoredMixes:
-    """Read M scalar mixes: `scores` (M, L), `gamma` (M,), and the flags `layer_norm` and `top_only` (M,)."""
+    """Read M scalar mixes: `scores` (M, L+1), `gamma` (M,), and the flags `layer_norm` and `top_only` (M,)."""
     arrays, metadata = read_arrays(path)
     _require_same_bilm(path, metadata, bilm)
     num_mixes = len(arrays["gamma"]) if "gamma" in arrays and arrays["gamma"].ndim else 0
@@ -177,7 +177,7 @@ def _mix_arrays(mixes: list[ScalarMix]) -> dict[str, AnyArray]:
 
 
 def _read_warm_state(path: Path, bilm: StoredBiLM) -> StoredState | None:
-    """Read the warm state: `hidden` (L, P) and `cell` (L, H) for each direction, where L counts the LSTM layers.
+    """Read the warm state: `hidden` (L, P) and `cell` (L, H) for each direction.
 
     Return None if it belongs to other weights, such as those from before further training: the model is useful
     without it.

@@ -15,8 +15,8 @@ def mix_layers(layers: Tensor, scores: Tensor, gamma: Tensor) -> Tensor:
     """Compute one vector per token as a weighted sum of all layers.
 
     Args:
-        layers: The layers of the biLM, (L, B, T, D). Padding is treated like tokens, so callers keep it zero.
-        scores: The layers' weights before the softmax, (L,). Equal scores give the mean.
+        layers: All layers of the biLM, (L+1, B, T, D). Padding is treated like tokens, so callers keep it zero.
+        scores: The layers' weights before the softmax, (L+1,). Equal scores give the mean.
         gamma: The scale, a scalar.
 
     Returns:
@@ -36,25 +36,27 @@ def normalize_layers(layers: Tensor, mask: Tensor) -> Tensor:
     This makes a token's vector depend on the other sentences of its batch.
 
     Args:
-        layers: The layers of the biLM, (L, B, T, D).
+        layers: All layers of the biLM, (L+1, B, T, D).
         mask: True at tokens and false at padding, (B, T) bool.
 
     Returns:
-        The normalized layers, (L, B, T, D). Padding is not zero there: callers mask it.
+        The normalized layers, (L+1, B, T, D). Padding is not zero there: callers mask it.
     """
     # One mean for the whole batch is not what "layer norm" means elsewhere, but trained mixes need it as it was.
-    weights = mask.to(layers.dtype)[None, :, :, None]
+    # In float16, the sum of so many squares would be infinite, and the epsilon zero.
+    exact = layers.to(torch.promote_types(layers.dtype, torch.float32))
+    weights = mask.to(exact.dtype)[None, :, :, None]
     count = mask.sum().clamp(min=1) * layers.shape[-1]
-    mean = (layers * weights).sum(dim=(1, 2, 3), keepdim=True) / count
-    variance = ((layers - mean) * weights).square().sum(dim=(1, 2, 3), keepdim=True) / count
-    return (layers - mean) * torch.rsqrt(variance + LAYER_NORM_EPSILON)
+    mean = (exact * weights).sum(dim=(1, 2, 3), keepdim=True) / count
+    variance = ((exact - mean) * weights).square().sum(dim=(1, 2, 3), keepdim=True) / count
+    return ((exact - mean) * torch.rsqrt(variance + LAYER_NORM_EPSILON)).to(layers.dtype)
 
 
 class ScalarMix(nn.Module):
     """A trainable weighted sum of layers, with scores s before their softmax and a scale gamma.
 
     Args:
-        num_layers: The number of layers, L.
+        num_layers: The number of layers including layer 0, L+1.
         top_only: Whether to use only the last layer, scaled by gamma (Table 2 of the paper, "last only").
         layer_norm: Whether to normalize the layers first (see `normalize_layers`).
         initial_scores: The initial scores, zeros by default.
@@ -85,16 +87,20 @@ class ScalarMix(nn.Module):
             raise ElmoError(f"{len(initial_scores)} initial scores for {num_layers} layers; give one score per layer")
         self.top_only = top_only
         self.layer_norm = layer_norm
-        scores = torch.zeros(num_layers) if initial_scores is None else torch.tensor(list(initial_scores))
-        self.scores = nn.Parameter(scores.float(), requires_grad=trainable and not top_only)
-        self.gamma = nn.Parameter(torch.tensor(float(initial_gamma)), requires_grad=trainable and scaled)
+        scores = [0.0] * num_layers if initial_scores is None else list(initial_scores)
+        self.scores = nn.Parameter(torch.tensor(scores, dtype=torch.float32), requires_grad=trainable and not top_only)
+        self.gamma = nn.Parameter(torch.tensor(initial_gamma, dtype=torch.float32), requires_grad=trainable and scaled)
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
-        """Combine `layers` (L, B, T, D) into (B, T, D), which is zero where `mask` (B, T) is false."""
+        """Combine `layers` (L+1, B, T, D) into (B, T, D), which is zero where `mask` (B, T) is false."""
         if self.layer_norm:
             layers = normalize_layers(layers, mask)
         mixed = self.gamma * layers[-1] if self.top_only else mix_layers(layers, self.scores, self.gamma)
         return mixed * mask.unsqueeze(-1)
+
+    def extra_repr(self) -> str:
+        """Return what `print` shows of the mix."""
+        return f"{len(self.scores)}, top_only={self.top_only}, layer_norm={self.layer_norm}"
 
     @torch.no_grad()
     def start_from(self, other: "ScalarMix") -> None:

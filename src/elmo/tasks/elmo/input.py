@@ -58,7 +58,7 @@ class TrainedLayers(nn.Module):
         self._to_ids, self._state = to_ids, state
 
     def forward(self, sentences: Sentences) -> Tensor:
-        """Return the layers (L, B, T, D), zeros at padding."""
+        """Return the layers (L+1, B, T, D), zeros at padding."""
         device = self.bilm.token_encoder.embedding.weight.device
         types, rows = number_types(sentences)
         lengths = lengths_of(rows)
@@ -168,7 +168,7 @@ class ElmoInput(nn.Module):
         return torch.stack(terms).sum() if terms else self.get_buffer("_here").sum()
 
     def _run(self, sentences: Sequence[tuple[str, ...]], mask: Tensor) -> Tensor:
-        """Return the layers (L, B, T, D) of the sentences, zeros at padding."""
+        """Return the layers (L+1, B, T, D) of the sentences, zeros at padding."""
         if self.layers is None:
             return mask.new_zeros(0, *mask.shape, 0, dtype=torch.float32)
         if isinstance(self.layers, TrainedLayers):
@@ -201,7 +201,7 @@ class ElmoInput(nn.Module):
 
 
 def pad_layers(arrays: Sequence[NDArray[np.floating]], longest: int) -> Tensor:
-    """Put arrays (L, T, D) of sentences into one float32 tensor (L, B, `longest`, D), with zeros at padding."""
+    """Put arrays (L+1, T, D) of sentences into one float32 tensor (L+1, B, `longest`, D), with zeros at padding."""
     # Put together on the CPU and moved as one tensor. A cache may be in float16; from here on all is float32.
     num_layers, _, width = arrays[0].shape
     padded = np.zeros((num_layers, len(arrays), longest, width), np.float32)
