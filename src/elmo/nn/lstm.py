@@ -154,6 +154,11 @@ class LSTMLayer(nn.Module):
         if self.weight_hr is not None:
             nn.init.xavier_uniform_(self.weight_hr)
 
+    def extra_repr(self) -> str:
+        """Return what `print` shows of the layer."""
+        projected = f", projection_dim={self.config.projection_dim}" if self.config.has_projection else ""
+        return f"{self.weight_ih.shape[1]}, {self.config.dim}{projected}"
+
     def forward(
         self,
         inputs: Tensor,
