@@ -206,3 +206,19 @@ def test_addresses_and_absent_files_are_refused(tmp_path: Path, monkeypatch: pyt
     ):
         with pytest.raises(ElmoError, match=message):
             elmo.Elmo(*files, 1)
+
+
+def test_words_may_be_an_array(tmp_path: Path) -> None:
+    layer, _ = make_layer(tmp_path, vocab_to_cache=np.array(VOCABULARY))
+    assert layer.words is not None
+    assert len(layer.words.characters) == len(VOCABULARY) + 2
+
+
+def test_inputs_may_be_none_if_all_words_are_known(tmp_path: Path) -> None:
+    layer, _ = make_layer(tmp_path, dropout=0.0, vocab_to_cache=VOCABULARY)
+    numbers = word_ids(SENTENCES)
+    wanted = layer(elmo.batch_to_ids(SENTENCES), numbers)["elmo_representations"]
+    torch.testing.assert_close(layer(None, numbers)["elmo_representations"], wanted, atol=0, rtol=0)
+    numbers[0, 0] = len(VOCABULARY)
+    with pytest.raises(ElmoError, match=r"^inputs: are None, but not all of word_inputs are known words"):
+        layer(None, numbers)

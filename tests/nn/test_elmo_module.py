@@ -423,3 +423,14 @@ def test_a_single_sentence_is_not_a_batch(tiny_config: Callable[..., BiLMConfig]
         batch_to_ids([["a"]], 2)
     with pytest.raises(ElmoError, match=r"C ≥ 3, found \(1, 2, 1\)"):
         layer(torch.ones(1, 2, 1, dtype=torch.long))
+
+
+@pytest.mark.parametrize("row", [[0, 1, 1], [1, 0, 1]], ids=["before", "between"])
+def test_padding_that_does_not_follow_the_tokens_is_refused(row: list[int]) -> None:
+    """It would be read as tokens: what counts is only how many there are."""
+    ids = ids_of([["A", "new", "play"], ["A", "new", "play"]])
+    ids[1] *= torch.tensor(row).unsqueeze(1)
+    with pytest.raises(
+        ElmoError, match=r"^inputs: a sentence has padding before or between its tokens; put all padding"
+    ):
+        make(build()[0], 1)(ids)

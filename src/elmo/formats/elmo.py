@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from elmo.formats.published import DEFAULT, published_models
 from elmo.formats.recognize import load
 from elmo.formats.sources import fetch_pair
 from elmo.nn.bilm import BiLM
-from elmo.nn.elmo import ElmoModule
+from elmo.nn.elmo import ElmoModule, ElmoOptions
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.targets import alone_in
 from elmo.text.characters import NUM_CHARACTERS, SHORTEST, encode_words, refuse_string
@@ -90,7 +90,7 @@ class Elmo(ElmoModule, ModelHubMixin):
             keep_sentence_boundaries=keep_sentence_boundaries,
             scalar_mix_parameters=scalar_mix_parameters,
             stateful=stateful,
-            word_characters=ids_of_words(model, vocab_to_cache) if vocab_to_cache else None,
+            word_characters=ids_of_words(model, vocab_to_cache),
         )
         self._model = without_softmax(model)
 
@@ -101,18 +101,25 @@ class Elmo(ElmoModule, ModelHubMixin):
         num_output_representations: int = 1,
         *,
         vocab_to_cache: Sequence[str] | None = None,
-        **options: Any,
+        **options: Unpack[ElmoOptions],
     ) -> Self:
         """Make the layer from anything that `elmo.load` reads.
 
         If the source contains scalar mixes that a task learned, the layer's first mixes start from them, including
-        their layer norm, unless `options` say otherwise.
+        their layer norm, unless `options` say otherwise. Like any new module of torch, the layer is in training mode,
+        in which there is dropout: call `eval()` before use.
 
         Args:
             source: A path, a name or an address, as in `elmo.load`.
             num_output_representations: How many scalar mixes, and so representations, the layer has.
             vocab_to_cache: Words whose token vectors are computed only once (see `Elmo`).
             **options: Other keyword arguments of `ElmoModule`.
+
+        Returns:
+            The layer, on the CPU. The `__init__` of a subclass is not called.
+
+        Raises:
+            ElmoError: If the model cannot be read.
         """
         model = load(source, with_softmax=False)
         # Our own `__init__` takes the two published files or a biLM, not a model with its word lists. It can't just get
@@ -129,10 +136,14 @@ class Elmo(ElmoModule, ModelHubMixin):
         return elmo
 
     def _set_up(
-        self, model: Model, num_output_representations: int, vocab_to_cache: Sequence[str] | None, **options: Any
+        self,
+        model: Model,
+        num_output_representations: int,
+        vocab_to_cache: Sequence[str] | None,
+        **options: Unpack[ElmoOptions],
     ) -> None:
-        """Initialize the layer from a model, instead of `__init__`. The `options` are those of `ElmoModule`."""
-        words = ids_of_words(model, vocab_to_cache) if vocab_to_cache else None
+        """Initialize the layer from a model, instead of `__init__`."""
+        words = ids_of_words(model, vocab_to_cache)
         ElmoModule.__init__(self, model.bilm, num_output_representations, word_characters=words, **options)
         self._model = without_softmax(model)
 
@@ -223,10 +234,12 @@ def shared_model(module: object) -> Model:
     return module.as_model() if isinstance(module, Elmo) else Model(bilm)
 
 
-def ids_of_words(model: Model, words: Sequence[str]) -> Tensor:
-    """Return the ids (V+2, C) of V `words`, followed by those of `<S>` and `</S>`."""
+def ids_of_words(model: Model, words: Sequence[str] | None) -> Tensor | None:
+    """Return the ids (V+2, C) of V `words`, followed by those of `<S>` and `</S>`; None if there are no words."""
     if isinstance(words, str):
         raise ElmoError("vocab_to_cache: expected a list of words, found a string")
+    if words is None or len(words) == 0:
+        return None
     return torch.from_numpy(model.to_ids([*words, BOS, EOS]))
 
 

@@ -1,6 +1,7 @@
 """The layer that task models use: a biLM and one or more scalar mixes of its layers (Peters et al. 2018, sec. 3.3)."""
 
 from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,18 @@ from elmo.nn.scalar_mix import ScalarMix
 
 WORDS_AT_ONCE = 1024
 """Words of a `WordCache` that are encoded together: few enough for any memory."""
+
+
+class ElmoOptions(TypedDict, total=False):
+    """Keyword arguments of `ElmoModule`."""
+
+    requires_grad: bool | None
+    do_layer_norm: bool
+    dropout: float
+    keep_sentence_boundaries: bool
+    scalar_mix_parameters: Sequence[float] | None
+    top_only: bool
+    stateful: bool
 
 
 class ElmoModule(nn.Module):
@@ -74,12 +87,12 @@ class ElmoModule(nn.Module):
         """The width of every representation, D."""
         return self.bilm.config.width
 
-    def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> dict[str, list[Tensor] | Tensor]:
+    def forward(self, inputs: Tensor | None, word_inputs: Tensor | None = None) -> dict[str, list[Tensor] | Tensor]:
         """Compute the contextual vectors of a batch of sentences.
 
         Args:
             inputs: Character ids (…, T, C) as `batch_to_ids` gives them, zeros at padding. C is the number of
-                characters that the model reads per word.
+                characters that the model reads per word. It may be None if all of `word_inputs` are known.
             word_inputs: The same tokens as numbers of the words that the module was given, (…, T), zeros at padding.
                 If all of them are known, `inputs` is not read; if one is not, or the module has no words, only `inputs`
                 is. The vectors are the same either way.
@@ -89,7 +102,8 @@ class ElmoModule(nn.Module):
             `keep_sentence_boundaries`, T grows by two.
 
         Raises:
-            ElmoError: If `inputs` has another shape, or the model reads no characters and not all words are known.
+            ElmoError: If `inputs` has another shape, or padding before or between the tokens of a sentence; or if not
+                all words are known and `inputs` is None or the model reads no characters.
         """
         layers, lengths, leading = self._layers(inputs, word_inputs)
         # The mix sees the boundaries, because the statistics of layer norm include them in AllenNLP.
@@ -112,10 +126,10 @@ class ElmoModule(nn.Module):
         """Return the L2 penalty of all mixes, to add to the task's loss; `strength` is the paper's lambda."""
         return torch.stack([mix.penalty(strength) for mix in self.mixes if isinstance(mix, ScalarMix)]).sum()
 
-    def _layers(self, inputs: Tensor, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
+    def _layers(self, inputs: Tensor | None, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
         """Return all layers (L+1, B, T+2, D), the lengths (B,) with boundaries, and the axes that B stands for."""
         if self.words is None or word_inputs is None or not self.words.holds(word_inputs):
-            require_batch(inputs)
+            inputs = require_batch(inputs)
             return *self._layers_of_characters(inputs.flatten(0, -3)), inputs.shape[:-2]
         return *self._layers_of_words(self.words, word_inputs.flatten(0, -2)), word_inputs.shape[:-1]
 
@@ -222,8 +236,13 @@ def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tens
 
     Returns:
         The ids (B, T+2, C) or (B, T+2), and the new lengths (B,).
+
+    Raises:
+        ElmoError: If a sentence has padding before or between its tokens.
     """
     lengths = is_token.sum(dim=1)
+    if not torch.equal(is_token, mask_of(lengths, is_token.shape[1])):
+        raise ElmoError("inputs: a sentence has padding before or between its tokens; put all padding after them")
     # `</S>` follows each sentence's own last token, so that padding stays at the end.
     bounded = F.pad(ids, (*[0] * (2 * ids.dim() - 4), 1, 1))
     bounded[:, 0] = begin
@@ -231,12 +250,15 @@ def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tens
     return bounded, lengths + 2
 
 
-def require_batch(inputs: Tensor) -> None:
+def require_batch(inputs: Tensor | None) -> Tensor:
     """Refuse character ids without a batch axis, or with too few ids per word for `boundary_words`."""
+    if inputs is None:
+        raise ElmoError("inputs: are None, but not all of word_inputs are known words; give the ids of characters, too")
     if inputs.dim() < 3 or inputs.shape[-1] < 3:
         raise ElmoError(f"inputs: expected (…, T, C) with a batch axis and C ≥ 3, found {tuple(inputs.shape)}")
     if inputs.is_floating_point():
         raise ElmoError(f"inputs: expected whole numbers, the ids of characters, found {inputs.dtype}")
+    return inputs
 
 
 def boundary_words(encoder: nn.Module, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -68,7 +68,7 @@ class ScalarMix(scalar_mix.ScalarMix):
 
     @property
     def scores(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The `scalar_parameters` as one tensor (L,)."""
+        """The `scalar_parameters` as one tensor (`mixture_size`,)."""
         return torch.cat(list(self.scalar_parameters))
 
     @property
@@ -321,7 +321,7 @@ class ElmoBiLm(nn.Module):
         self._elmo_lstm = ElmoLstm(bilm)
         self.num_layers = bilm.config.num_layers
         self.words: WordCache | None = None
-        if vocab_to_cache:
+        if vocab_to_cache is not None:
             self.create_cached_cnn_embeddings(vocab_to_cache)
 
     def get_output_dim(self) -> int:
@@ -353,7 +353,8 @@ class ElmoBiLm(nn.Module):
     def create_cached_cnn_embeddings(self, tokens: Sequence[str]) -> None:
         """Cache the token vectors of words. `forward` then takes their positions in this list, where 0 is padding."""
         device = next(self.parameters()).device
-        self.words = WordCache(ids_of_words(self.model, tokens).to(device))
+        ids = ids_of_words(self.model, tokens)
+        self.words = None if ids is None else WordCache(ids.to(device))
 
     @property
     def _word_embedding(self) -> nn.Embedding | None:
