@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import zlib
@@ -115,3 +117,27 @@ def test_threads_may_ask_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_that_was_forked_while_a_thread_encoded_does_not_wait_for_it() -> None:
+    encodes, goes_on = threading.Event(), threading.Event()
+
+    def encode(words: Sequence[str]) -> np.ndarray:
+        if words == ["slow"]:
+            encodes.set()
+            assert goes_on.wait(60)
+        return Encoder.of(words)
+
+    cache = TypeCache(encode, WIDTH)
+    thread = threading.Thread(target=cache.vectors, args=(["slow"],))
+    thread.start()
+    assert encodes.wait(60)
+    if (child := os.fork()) == 0:
+        signal.alarm(30)  # ends a child that waits forever
+        os._exit(int(not np.array_equal(cache.vectors(["quick"]), Encoder.of(["quick"]))))
+    status = os.waitpid(child, 0)[1]
+    goes_on.set()
+    thread.join()
+    assert status == 0

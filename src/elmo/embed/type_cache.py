@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -20,6 +22,9 @@ LONGEST = 50
 
 _ENTRY_BYTES = 250
 """Upper bound for the bytes that a word and its entry in a dictionary take in addition to the vector."""
+
+
+_caches: weakref.WeakSet[TypeCache] = weakref.WeakSet()
 
 
 class TypeCache:
@@ -53,6 +58,7 @@ class TypeCache:
         self._generation_size = max(1, num_bytes // (4 * width + _ENTRY_BYTES) // 2)
         self._young, self._old = _Generation(self._generation_size, width), _Generation(0, width)
         self._lock = threading.Lock()
+        _caches.add(self)
 
     @property
     def num_words(self) -> int:
@@ -73,6 +79,10 @@ class TypeCache:
                 found[new] = vectors = self._old_or_encoded(new_words)
                 self._keep(new_words, vectors)
         return found
+
+    def renew_lock(self) -> None:
+        """Replace the lock, in a process that a fork has made while it may have been held."""
+        self._lock = threading.Lock()
 
     def _old_or_encoded(self, words: Sequence[str]) -> Array:
         found, unknown = self._old.read(words)
@@ -95,6 +105,11 @@ class TypeCache:
             if self._young.room < len(chosen):
                 self._young, self._old = _Generation(self._generation_size, self._width), self._young
             self._young.add([words[index] for index in chosen], vectors[chosen])
+
+
+if hasattr(os, "register_at_fork"):
+    # A thread that held a lock is not in the child, which would wait for it forever.
+    os.register_at_fork(after_in_child=lambda: [cache.renew_lock() for cache in _caches])
 
 
 class _Generation:
