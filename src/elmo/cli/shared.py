@@ -101,10 +101,11 @@ OPTIONS = {
 }
 """The arguments that messages of the library name, which are for programs, and the options that set them."""
 
-# No name of a file is among these.
+# What follows the names without an underscore tells them from those of files and folders.
 _SUBJECT = re.compile(
-    rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|finetune|workers)(?=: )|"
-    r"^(dim|window|epochs|seed|occurrence|dates|vectors)(?=: (-?[\d.]+ (is|was) |has no effect|pq needs))"
+    rf"^({'|'.join(name for name in OPTIONS if '_' in name)})(?=: )|"
+    r"^(dim|window|epochs|seed|occurrence|dates|vectors|workers|finetune|heldout)"
+    r"(?=: (-?[\d.]+ (is|was) |has no effect|pq needs|without ELMo|holds no tokens except))"
 )
 # A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file". What
 # stands in quotation marks was typed.
