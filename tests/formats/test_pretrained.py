@@ -123,3 +123,13 @@ def test_metadata_of_any_kind(language: str, tmp_path: Path) -> None:
     """YAML reads a bare `no` as False."""
     formats.save_native(make_model(), tmp_path, {}, {"language": language})
     assert ModelCard.load(tmp_path / "README.md").data.language == language
+
+
+def test_torchs_default_device_changes_nothing() -> None:
+    """Models are loaded on the CPU, whatever the default is. On the device `meta`, nothing could be computed."""
+    ids = elmo.batch_to_ids([["A", "new", "play"], ["Children"]])
+    layer = elmo.Elmo.from_pretrained("en", dropout=0.0)
+    wanted = layer(ids)["elmo_representations"][0]
+    with torch.device("meta"):
+        assert next(formats.load("en").bilm.parameters()).device.type == "cpu"
+        assert torch.equal(layer(ids)["elmo_representations"][0], wanted)

@@ -198,7 +198,7 @@ def _filled(make: Callable[[], M], weights: Weights) -> M:
     # Copies of the arrays, because rounding in later computations depends on the alignment of a tensor's memory, which
     # NumPy does not promise. `assign`, because parameters on the meta device have no memory to copy into. It takes over
     # that the copies have no gradient.
-    module.load_state_dict({name: torch.tensor(array) for name, array in weights.items()}, assign=True)
+    module.load_state_dict({name: torch.tensor(array, device="cpu") for name, array in weights.items()}, assign=True)
     module.requires_grad_(True)
     return module
 

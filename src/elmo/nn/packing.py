@@ -43,7 +43,7 @@ class Packing:
         # Rows without tokens take no part; callers keep their state.
         used = int((sorted_lengths > 0).sum())
         sorted_lengths, rows = sorted_lengths[:used], rows[:used]
-        steps = torch.arange(int(sorted_lengths[0]) if used else 0).unsqueeze(1)
+        steps = torch.arange(int(sorted_lengths[0]) if used else 0, device=lengths.device).unsqueeze(1)
         running = steps < sorted_lengths  # (steps, rows): selecting by it takes step after step, as packed order has it
         start = rows * longest
         return cls(

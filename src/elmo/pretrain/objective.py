@@ -158,7 +158,7 @@ class Objective(nn.Module):
         """
         num, shape = len(state), batch.tokens[0].shape
         B, T = shape
-        packing = Packing.of(torch.full((B,), T), T, batch.device)
+        packing = Packing.of(torch.full((B,), T, device="cpu"), T, batch.device)
         masks = [self.draw_masks(B * T, batch.device) for _ in range(num)]
         with self._precision(batch.device):
             if shape not in self._recurrences:

@@ -206,8 +206,8 @@ def _score_batch(
 ) -> tuple[list[SentenceScore], BiLMState]:
     device = next(softmax.parameters()).device
     characters, tokens, lengths = predictor_inputs(model, batch, device)
-    words = [torch.tensor([vocabulary.id(word) for word in (BOS, *sentence, EOS)]) for sentence in batch]
-    ids = pad_sequence(words, batch_first=True).to(device)
+    words = [[vocabulary.id(word) for word in (BOS, *sentence, EOS)] for sentence in batch]
+    ids = pad_sequence([torch.tensor(row, device="cpu") for row in words], batch_first=True).to(device)
     targets = ids[:, 1:], ids[:, :-1]  # forward predicts the next word, and backward the word before
     hidden, orders, after = model.bilm.predictors(characters, tokens, lengths, before)
     rows = [

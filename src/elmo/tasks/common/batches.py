@@ -69,13 +69,13 @@ def cut(indices: list[int], batch_size: int) -> list[list[int]]:
 
 def lengths_of(sentences: Sequence[Sequence[object]]) -> Tensor:
     """Return the lengths of sentences (B,), a tensor on the CPU."""
-    return torch.tensor([len(sentence) for sentence in sentences], dtype=torch.long)
+    return torch.tensor([len(sentence) for sentence in sentences], dtype=torch.long, device="cpu")
 
 
 def padding_mask(lengths: Tensor, device: torch.device) -> Tensor:
     """Return a bool mask (B, T), true at tokens, where T is the longest of `lengths` (B,)."""
     longest = int(lengths.max()) if len(lengths) else 0
-    return (torch.arange(longest) < lengths.unsqueeze(1)).to(device)
+    return (torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)).to(device)
 
 
 def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
