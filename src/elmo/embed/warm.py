@@ -58,7 +58,7 @@ def mean_state(model: Model, sentences: Iterable[Sentence]) -> BiLMState:
 @torch.inference_mode()
 def _ends(model: Model, sentences: Sequence[Sentence]) -> BiLMState:
     """Compute the state in which each sentence ends if it starts from zeros."""
-    bilm = model.bilm.eval()
+    bilm = model.bilm
     device = next(bilm.parameters()).device
     inputs = predictor_inputs(model, sentences, device)
     return bilm.predictors(*inputs, bilm.initial_state(len(sentences)))[2]
