@@ -199,6 +199,7 @@ def test_unknown_devices_are_refused(name: str) -> None:
 def test_a_device_of_torch_is_checked_as_its_name_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert Embedder(make_model(), device=torch.device("cpu", 0)).device == torch.device("cpu")
+    assert use_device(torch.device("cpu", 0)) == torch.device("cpu")
     for name, says in (("cuda", "there is no cuda"), ("meta", "'meta' is unknown"), ("mps", "'mps' is unknown")):
         with pytest.raises(ElmoError, match=says):
             Embedder(make_model(), device=torch.device(name))
@@ -210,6 +211,26 @@ def test_a_killed_process_cannot_reset_its_state(folder: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(ElmoError, match="device cpu: its process was killed"):
             embedder.reset_state()
+
+
+def test_a_number_is_no_device() -> None:
+    number: Any = 0
+    with pytest.raises(ElmoError, match=r"^device: '0' is unknown; choose one of auto, cpu"):
+        Embedder(make_model(), device=number)
+
+
+@pytest.mark.parametrize("model", ["en", 3], ids=["a name", "a number"])
+def test_an_embedder_is_made_from_a_model_alone(model: Any) -> None:
+    with pytest.raises(
+        ElmoError, match=f"^model: expected what elmo.formats.load returns, found {type(model).__name__}$"
+    ):
+        Embedder(model)
+
+
+def test_an_embedder_is_no_source_of_a_model() -> None:
+    embedder: Any = Embedder(make_model())
+    with pytest.raises(ElmoError, match=r"^model: expected a path, a name or an address, found Embedder$"):
+        load(embedder)
 
 
 def test_devices_that_are_not_there_are_refused(monkeypatch) -> None:

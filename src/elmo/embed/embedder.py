@@ -18,10 +18,10 @@ from elmo.embed.packed_engine import States
 from elmo.embed.pooling import Pool, pool_tokens
 from elmo.embed.sentence_embedder import EmbeddedWindow, EmbeddingOptions, SentenceEmbedder
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, State, require_warm_state
+from elmo.formats.model import Model, State, require_model, require_warm_state
 from elmo.formats.sources import is_bundled, is_download
 from elmo.formats.stored import StateArrays
-from elmo.nn.processor import means_processor
+from elmo.nn.processor import means_processor, name_of
 from elmo.text.characters import number_types
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Embedder(SentenceEmbedder):
     """
 
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
+        require_model(model)
         self.config, self.text, self.vocabulary_file = model.config, model.text, model.vocabulary_file
         self._gpu = find_gpu(device)
         self.engine = make_engine(model, precision, self._gpu)
@@ -196,9 +197,13 @@ def load(source: str | Path, *, device: str | torch.device = "cpu", precision: P
     """Load a model of any known format, ready to embed sentences.
 
     Args:
-        source: A path or name of a model, as `elmo.formats.load` takes it.
+        source: A path of a folder, file or archive; `"en"` or another name of a published model; a repository
+            `"owner/name"` on the Hugging Face Hub; or an address (see `elmo.formats.load`).
         device: The device to compute on, as in `Embedder`.
         precision: The precision of matrix products, as in `Embedder`.
+
+    Returns:
+        The embedder, whose `embed` turns sentences into vectors.
 
     Raises:
         ElmoError: If the model cannot be read, or the device or precision is not available.
@@ -224,11 +229,11 @@ def _load_again(source: str | Path, device: str, precision: Precision, fingerpri
 
 def find_gpu(device: str | torch.device) -> torch.device | None:
     """Return the device if it is not the processor, and None if it is."""
-    if means_processor(device if isinstance(device, str) else device.type):  # "cpu:0" is the processor, too
+    if means_processor(name_of(device)):
         return None
     from elmo.nn.devices import find_device
 
-    found = find_device(str(device))
+    found = find_device(device)
     return None if found.type == "cpu" else found
 
 

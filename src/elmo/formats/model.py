@@ -261,9 +261,15 @@ def predictor_inputs(
     from torch.nn.utils.rnn import pad_sequence
 
     types, numbered = number_types(sentences)
-    tokens = pad_sequence([torch.tensor(row) for row in numbered], batch_first=True).to(device)
-    lengths = torch.tensor([len(row) - 1 for row in numbered])  # each direction leaves out one boundary
+    tokens = pad_sequence([torch.tensor(row, device="cpu") for row in numbered], batch_first=True).to(device)
+    lengths = torch.tensor([len(row) - 1 for row in numbered], device="cpu")  # each direction leaves out one boundary
     return torch.from_numpy(model.to_ids(types)).to(device), (tokens[:, :-1], tokens[:, 1:]), lengths
+
+
+def require_model(model: object) -> None:
+    """Refuse what is not a model, such as the `Embedder` that `elmo.load` returns."""
+    if not isinstance(model, Model):
+        raise ElmoError(f"model: expected what elmo.formats.load returns, found {type(model).__name__}")
 
 
 def require_warm_state(state: T | None) -> T:

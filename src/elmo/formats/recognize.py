@@ -7,6 +7,7 @@ files that belong to a file: published weights, options and softmax have names o
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -74,6 +75,8 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
         >>> load("elmo_2x1024_128_2048cnn_1xhighway_weights.hdf5").config.lstm.projection_dim
         128
     """
+    if not isinstance(source, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ElmoError(f"model: expected a path, a name or an address, found {type(source).__name__}")
     # The name comes before any path, so that it means the same in every working directory.
     if is_bundled(source):
         return _load_bundled(str(source), with_softmax)

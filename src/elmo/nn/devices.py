@@ -18,20 +18,22 @@ import torch
 
 from elmo.cores import available_cores, bound_cores, physical_cores
 from elmo.errors import ElmoError
-from elmo.nn.processor import THREAD_VARIABLES, used_threads
+from elmo.nn.processor import THREAD_VARIABLES, name_of, used_threads
 
 T = TypeVar("T")
 
 
-def find_device(name: str) -> torch.device:
+def find_device(device: str | torch.device) -> torch.device:
     """Return the device named `auto` (a GPU if there is one, otherwise the CPU), `cpu`, `cuda` or `cuda:N`.
 
-    A GPU without a number is the one that torch uses at present, so that each process of a user's training gets its
-    own. If it is the CPU, torch's number of threads is first limited to the cores that a container grants.
+    A device of torch will do, too. A GPU without a number is the one that torch uses at present, so that each process
+    of a user's training gets its own. If it is the CPU, torch's number of threads is first limited to the cores that a
+    container grants.
 
     Raises:
         ElmoError: If the name is not one of these, or there is no such GPU.
     """
+    name = name_of(device)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")
@@ -71,12 +73,12 @@ def _keep_to_quota() -> None:
         torch.set_num_threads(min(torch.get_num_threads(), available_cores()))
 
 
-def use_device(name: str) -> torch.device:
+def use_device(device: str | torch.device) -> torch.device:
     """Find a device as `find_device` does, and if it is a GPU, make it torch's current one."""
-    device = find_device(name)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    return device
+    found = find_device(device)
+    if found.type == "cuda":
+        torch.cuda.set_device(found)
+    return found
 
 
 def parse_devices(names: str) -> list[str]:

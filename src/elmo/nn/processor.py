@@ -27,6 +27,11 @@ GPU_FILES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
 _chosen: int | None = None
 
 
+def name_of(device: object) -> str:
+    """Return the name of a device, which may be one of torch's. Among those, the processor may have a number."""
+    return "cpu" if not isinstance(device, str) and str(device) == "cpu:0" else str(device)
+
+
 def means_processor(name: str) -> bool:
     """Return whether a device's name is `cpu`, or `auto` on a machine that can't have a GPU.
 

@@ -79,7 +79,7 @@ def finetune(
     settings: Mapping[str, object] | None = None,
     new_softmax: bool = False,
     heldout: Sentences = (),
-    device: str = "auto",
+    device: str | torch.device = "auto",
     reading: Reading | None = None,
     encoding: str = "utf-8",
     min_count: int = 3,
@@ -263,7 +263,7 @@ def finetune_on_corpus(
     *,
     softmax_config: PretrainingConfig | None = None,
     heldout: Sentences = (),
-    device: str = "auto",
+    device: str | torch.device = "auto",
 ) -> FineTuning:
     """Train a model further on a corpus of `prepare_corpus`, as `finetune` does with its other arguments.
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from elmo.formats.model import Model
+from elmo.formats.model import Model, require_model
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
@@ -100,13 +100,15 @@ class Pretrainer:
         start: Model | None = None,
         freeze_bilm: bool = False,
         heldout: Sentences = (),
-        device: str = "auto",
+        device: str | torch.device = "auto",
         tensorboard: bool = False,
     ) -> None:
         # Nothing is written before everything is checked, so that a mistake leaves no folder behind.
         if tensorboard:
             require_tensorboard()
         require_heldout(heldout)
+        if start is not None:
+            require_model(start)
         self.corpus, self.folder, self.recipe, self.heldout = corpus, folder, recipe, heldout
         self.stopped = self.is_asked_to_stop = False
         self._tensorboard = tensorboard

@@ -46,7 +46,7 @@ class Processes:
     device: torch.device
 
     @classmethod
-    def join(cls, device: str) -> Processes:
+    def join(cls, device: str | torch.device) -> Processes:
         """Join the processes that `torchrun` started, if it started this one.
 
         Args:
@@ -62,8 +62,8 @@ class Processes:
             return cls(0, 1, use_device(device))
         place = find_device(device)
         if on_cuda := place.type == "cuda":
-            if ":" in device:
-                raise ElmoError(f"device: {device!r} is one GPU, but torchrun needs one for each process; pass cuda")
+            if ":" in str(device):
+                raise ElmoError(f"device: '{device}' is one GPU, but torchrun needs one for each process; pass cuda")
             place = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             if place.index >= (found := torch.cuda.device_count()):
                 raise ElmoError(

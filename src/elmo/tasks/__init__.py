@@ -38,6 +38,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from elmo.errors import ElmoError
 from elmo.nn.devices import use_device
 from elmo.tasks.card import Result
@@ -138,7 +140,7 @@ def train(
     return results
 
 
-def load(folder: str | Path, *, device: str = "auto") -> TrainedTask[Any, Any]:
+def load(folder: str | Path, *, device: str | torch.device = "auto") -> TrainedTask[Any, Any]:
     """Load a trained task model.
 
     Args:
