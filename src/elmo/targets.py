@@ -64,7 +64,7 @@ def require_new_file(path: Path) -> None:
     """Refuse a path that already exists, or whose folder does not exist."""
     require_parent(path)
     if os.path.lexists(path):  # a link to nothing, too, which would be replaced
-        raise ElmoError(f"{path}: exists already; remove it, or name another file")
+        raise ElmoError(f"{path}: exists already; name another file")
 
 
 @contextmanager

@@ -325,7 +325,7 @@ def test_only_one_process_writes_a_file(
         (["a.txt", "--min-count", "9999"], "--min-count: no word of the text occurs 9999 times; choose a lower number"),
         (["a.txt", "--similarity", "none.tsv"], "none.tsv: no such file"),
         (["a.txt", "--similarity", "there.txt", "--senses", "2"], "--similarity and --analogies compare words, and"),
-        (["there.txt"], "there.txt: exists already; remove it, or name another file"),
+        (["there.txt"], "there.txt: exists already; name another file"),
         (["a.txt", "--lowercase"], "is a corpus, whose text is already tokenized; leave out --lowercase"),
         (["a.txt", "--layer", "all"], "all"),
     ],

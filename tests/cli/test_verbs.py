@@ -134,6 +134,8 @@ def test_arguments_in_messages_become_options() -> None:
     assert as_typed("max_vocabulary: 2 is too small") == "--max-vocabulary: 2 is too small"
     assert as_typed("workers: 0 is not positive") == "--workers: 0 is not positive"
     assert as_typed("dim: 0 is not positive") == "--dim: 0 is not positive"
+    typed = "recipe mini with start=1, batch_size=3: unknown key 'batch_size'"
+    assert as_typed(typed) == typed
     assert as_typed("heldout: holds no tokens except <S>") == "--heldout: holds no tokens except <S>"
     for folder in ("dim", "finetune", "heldout", "workers"):
         assert as_typed(f"{folder}: contains no model") == f"{folder}: contains no model"

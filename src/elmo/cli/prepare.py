@@ -8,7 +8,7 @@ from elmo.cli.shared import (
     examples,
     is_given,
     json_option,
-    note_on_raw_text,
+    note_on_text,
     print_result,
     reading_options,
 )
@@ -99,7 +99,7 @@ def command(
     text = text or layout_by_name(paths)
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:
         click.echo(f"elmo: {note}", err=True)
-    note_on_raw_text(paths, text, encoding)
+    note_on_text(paths, text, encoding)
     was_there = folder.exists()  # `prepare` opens it if it is the same corpus, and refuses it otherwise
     corpus = prepare(
         paths,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from elmo.cli.shared import STOPPED, device_option, examples, json_option, note_on_raw_text, print_result
+from elmo.cli.shared import STOPPED, device_option, examples, json_option, note_on_text, print_result
 from elmo.errors import ElmoError
 from elmo.wording import perplexity_text
 
@@ -147,7 +147,7 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None) -> list[list
         tokenizer = reading.tokenizer
         refuse_code(tokenizer, f"{corpus.folder}:", f"if you trust it, add --tokenizer {tokenizer}")
         if tokenizer == "whitespace":
-            note_on_raw_text(paths, reading.text, reading.encoding)
+            note_on_text(paths, reading.text, reading.encoding)
     return read_some(path, replace(reading, tokenizer=tokenizer))
 
 

@@ -113,6 +113,8 @@ _QUOTED = r"(?<![\w=])(?:'[^']*'|\"[^\"]*\")(?!\w)"
 _ARGUMENT = re.compile(rf"{_QUOTED}|(?<!^)(?<![\w./\\'\"])({'|'.join(OPTIONS)})=('[^']*'|\w+|\.\.\.)(?![\w./\\])")
 
 
+_SETTINGS = re.compile(r"recipe \S+ with .*?: ")
+
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -120,8 +122,10 @@ def as_typed(message: str) -> str:
     """Return a message of the library for people who type.
 
     `overwrite=True` becomes `--overwrite`, `text=...` becomes `--text`, and `min_count: 0 is not positive` becomes
-    `--min-count: 0 is not positive`.
+    `--min-count: 0 is not positive`. What was typed after `--set` stays.
     """
+    typed = _SETTINGS.match(message)
+    head = typed[0] if typed else ""
 
     def option(argument: re.Match[str]) -> str:
         name, value = argument.groups()
@@ -129,7 +133,8 @@ def as_typed(message: str) -> str:
             return argument[0]
         return OPTIONS[name] if value in ("True", "False", "...") else " ".join((OPTIONS[name], value.strip("'")))
 
-    return _ARGUMENT.sub(option, _SUBJECT.sub(lambda subject: OPTIONS.get(subject[0], f"--{subject[0]}"), message))
+    rest = _SUBJECT.sub(lambda subject: OPTIONS.get(subject[0], f"--{subject[0]}"), message[len(head) :])
+    return head + _ARGUMENT.sub(option, rest)
 
 
 def without_controls(text: str) -> str:
@@ -305,8 +310,8 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids
     return choice
 
 
-def note_on_raw_text(paths: Sequence[str], text: str, encoding: str) -> None:
-    """Tell the user if raw text is cut at its spaces, because no tokenizer was named.
+def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
+    """Tell the user if a text has another layout than it is read with, or is raw and cut at its spaces by default.
 
     Args:
         paths: The files, whose beginning is looked at.
@@ -315,17 +320,19 @@ def note_on_raw_text(paths: Sequence[str], text: str, encoding: str) -> None:
     """
     from elmo.text.choice import looks_tokenized, sample_of
     from elmo.text.decoding import shown_name
+    from elmo.text.suspicion import note_on_layout
 
-    if is_given("tokenizer") or text == "conllu":
-        return
     sample = sample_of(paths, encoding)
-    if sample is None or looks_tokenized(sample.text) is not False:
+    if text == "conllu" or sample is None:
         return
-    click.echo(
-        f"elmo: {without_controls(shown_name(sample.path))}: this looks like raw text, and is cut at spaces only; pass "
-        "--tokenizer (ptb for English, words for other languages), or --tokenizer whitespace if spaces are right",
-        err=True,
-    )
+    note = note_on_layout(sample.text, text)
+    if note is None and looks_tokenized(sample.text) is False and not is_given("tokenizer"):
+        note = (
+            "this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for English, words for other "
+            "languages), or --tokenizer whitespace if spaces are right"
+        )
+    if note is not None:
+        click.echo(f"elmo: {without_controls(shown_name(sample.path))}: {as_typed(note)}", err=True)
 
 
 BLOCK_BYTES = 1 << 20

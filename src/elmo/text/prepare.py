@@ -360,6 +360,8 @@ def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
             corpus = Corpus.open(folder)
             corpus.verify()  # "already complete" must not be said of a damaged corpus
             return corpus
+    if folder.is_file():  # of a text, if the folder was forgotten
+        raise ElmoError(f"{folder}: exists already, as a file; name the folder of the corpus first, and then the text")
     raise ElmoError(f"{folder}: exists already; remove it, or choose another folder for the corpus")
 
 

@@ -1,0 +1,65 @@
+"""Notices text that is not laid out as it is read, such as CoNLL-U or XML that is read as plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+FEWEST_LINES = 20
+"""With fewer lines, their lengths and ends say little."""
+
+LONGEST_WRAPPED = 120
+"""Lines that are wrapped for reading have at most this many characters."""
+
+LONGEST_WORD = 30
+"""What is longer has probably no spaces between its words."""
+
+_MARKUP = re.compile(r"\s*<(\?xml|!doctype|html|tei)\b", re.IGNORECASE)
+_WORD_LINE = re.compile(r"\d+(?:[-.]\d+)?(?:\t[^\t]*){9}")
+_END = re.compile(r"[.!?…:。！？।؟][\"'”’»)\]]*(?:\s*</S>)?\s*\Z")
+_INNER_END = re.compile(r"[^\W\d_]{2} ?[.!?][\"'”’»)\]]*\s+[\"'“‘«(]*([^\W\d_])")
+
+
+def note_on_layout(sample: str, layout: str) -> str | None:
+    """Return a sentence if a text does not look like what it is read as.
+
+    Args:
+        sample: The beginning of the text, in whole lines.
+        layout: How it is read: sentences, paragraphs, wrapped or conllu.
+    """
+    lines = [line for line in sample.split("\n") if line.strip()]
+    if layout == "conllu" or not lines:
+        return None
+    if _MARKUP.match(sample):
+        return "this is XML or HTML, whose tags would be read as words; take the text out of it first"
+    if _share(lines, lambda line: line.startswith("#") or _WORD_LINE.fullmatch(line) is not None) > 0.9:
+        return "this looks like CoNLL-U, and is read as plain text; pass text='conllu'"
+    if len(lines) < FEWEST_LINES:
+        return None
+    if layout == "sentences":
+        if _share(lines, _is_word) > 0.9:
+            return "most lines are a single word, and each line is read as a sentence; put a sentence on each line"
+        if _share(lines, lambda line: sum(end[1].isupper() for end in _INNER_END.finditer(line)) > 1) > 0.5:
+            return "most lines hold several sentences, and each line is read as one; pass text='paragraphs'"
+    if layout in ("sentences", "paragraphs") and _are_wrapped(lines):
+        return "the lines look as if they were wrapped, and each is read as if it ended there; pass text='wrapped'"
+    return None
+
+
+def _is_word(line: str) -> bool:
+    """Return whether a line is a single word or mark. In scripts without spaces, the line may be a sentence."""
+    word = line.strip()
+    is_sentence = len(word) > 1 and _END.search(word) is not None
+    return len(word.split()) == 1 and len(word) <= LONGEST_WORD and not is_sentence
+
+
+def _are_wrapped(lines: Sequence[str]) -> bool:
+    """Return whether most lines are about as long as the longest, and end anywhere in a sentence."""
+    longest = max(map(len, lines))
+    is_even = _share(lines, lambda line: len(line) > 0.8 * longest) > 0.5
+    return longest <= LONGEST_WRAPPED and is_even and _share(lines, lambda line: _END.search(line) is not None) < 0.5
+
+
+def _share(lines: Sequence[str], is_so: Callable[[str], bool]) -> float:
+    """Return the share of lines of which something is true."""
+    return sum(map(is_so, lines)) / len(lines)

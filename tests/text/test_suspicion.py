@@ -1,0 +1,65 @@
+"""Text that is not laid out as it is read gets a note; text that is, gets none."""
+
+from __future__ import annotations
+
+import pytest
+
+from elmo.text.suspicion import FEWEST_LINES, note_on_layout
+
+SENTENCES = [
+    "The old mill stood by the river.",
+    "Nobody had lived there for years!",
+    "Who would?",
+    '"I would," she said.',
+]
+WORD = "1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_"
+WRAPPED = "\n".join(
+    ["The old mill stood by the river, and nobody had lived", "in it since the day on which the miller had left with"]
+    * 20
+)
+PARAGRAPHS = "\n".join([" ".join(SENTENCES)] * 30)
+TOKENIZED = "\n".join(
+    ["The old mill stood by the river .", "`` I would , '' she said .", "U.S. Sen. John A. Smith left ."] * 20
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "layout", "said"),
+    [
+        ("# sent_id = 1\n# text = The\n" + f"{WORD}\n\n" * 30, "sentences", "looks like CoNLL-U"),
+        (f"{WORD}\n1-2\tdu" + "\t_" * 8 + "\n", "paragraphs", "looks like CoNLL-U"),
+        ('<?xml version="1.0"?>\n<TEI>\n<p>Sing, goddess.</p>\n</TEI>', "paragraphs", "is XML or HTML"),
+        ("<!DOCTYPE html>\n<p>Sing.</p>", "sentences", "is XML or HTML"),
+        ("\n".join(["mill", "river", "old"] * 20), "sentences", "most lines are a single word"),
+        (PARAGRAPHS, "sentences", "most lines hold several sentences"),
+        (WRAPPED, "paragraphs", "the lines look as if they were wrapped"),
+        (WRAPPED, "sentences", "the lines look as if they were wrapped"),
+    ],
+)
+def test_strange_text_is_noticed(text: str, layout: str, said: str) -> None:
+    note = note_on_layout(text, layout)
+    assert note is not None
+    assert said in note
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [
+        ("\n".join(SENTENCES * 20), "sentences"),
+        ("\n".join(SENTENCES * 20), "paragraphs"),
+        (PARAGRAPHS, "paragraphs"),
+        (PARAGRAPHS, "wrapped"),
+        (WRAPPED, "wrapped"),
+        (TOKENIZED, "sentences"),
+        ("\n".join([f"<S> {line} </S>" for line in TOKENIZED.split("\n")]), "sentences"),
+        ("\n".join(["老磨坊在河边。", "多年来没有人住在那里。", "谁会呢？"] * 20), "sentences"),
+        ("\n".join(["no mark here", "so short", "a tweet may be of any length at all"] * 20), "sentences"),
+        ("\n".join([" ".join(SENTENCES)] * (FEWEST_LINES - 1)), "sentences"),
+        ("# a comment\n", "conllu"),
+        (f"{WORD}\n" * 30, "conllu"),
+        ("", "sentences"),
+        ("\n \n", "paragraphs"),
+    ],
+)
+def test_ordinary_text_is_not(text: str, layout: str) -> None:
+    assert note_on_layout(text, layout) is None
