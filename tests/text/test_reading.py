@@ -74,8 +74,10 @@ def test_a_byte_order_mark_in_the_middle_is_text(tmp_path):
 ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; where plain text is read, encoding='latin"
 
 
-LATIN = "语\n".encode() * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10
+LATIN = b"la\n" * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10
+MIXED = LATIN.replace(b"la\n", "语\n".encode())
 IN_LATIN = rf"corpus.txt, line 1204: not valid UTF-8 \(byte 0xE9\)\. {ADVICE}"
+IN_UTF8 = r"line 1204: not valid UTF-8 \(byte 0xE9\), but the text before it is; repair this line"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,8 @@ IN_LATIN = rf"corpus.txt, line 1204: not valid UTF-8 \(byte 0xE9\)\. {ADVICE}"
     [
         (LATIN, "utf-8", 1 << 18, IN_LATIN),
         (LATIN, "utf-8", 1, IN_LATIN),
+        (MIXED, "utf-8", 1 << 18, IN_UTF8),
+        (MIXED, "utf-8", 1, IN_UTF8),
         (b"a\n" + "语".encode()[:2], "utf-8", 1 << 18, r"line 2: not valid UTF-8 \(byte 0xE8\)"),
         ("a\n".encode("utf-16"), "utf-8", 1 << 18, r"line 1: .* encoding='utf-16' helps"),
         ("Café\n“語”\n".encode().replace("é".encode(), b"\xe9"), "utf-8", 1 << 18, r"line 1: .* encoding='latin-1'"),
@@ -94,6 +98,8 @@ IN_LATIN = rf"corpus.txt, line 1204: not valid UTF-8 \(byte 0xE9\)\. {ADVICE}"
     ids=[
         "latin-1",
         "latin-1 in small blocks",
+        "a line of UTF-8 in latin-1",
+        "the same in small blocks",
         "a character cut off",
         "utf-16",
         "quotes in UTF-8",

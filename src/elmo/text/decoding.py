@@ -155,10 +155,10 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
     """Return a function that decodes block after block, and that names the line of bytes that it cannot decode."""
     check_encoding(encoding)
     decoder = codecs.getincrementaldecoder(encoding)()
-    num_lines = 0
+    num_lines, is_utf8 = 0, False  # whether a character has shown that the text is UTF-8
 
     def decode(data: bytes) -> str:
-        nonlocal num_lines
+        nonlocal num_lines, is_utf8
         try:
             text = decoder.decode(data, not data)  # no data means the end: an incomplete character is an error then
         except UnicodeError as error:
@@ -168,7 +168,13 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
                     f"{shown_name(path)}: this {encoding.upper()} text does not start with BOM; name its byte order: "
                     f"{encoding}-le or {encoding}-be"
                 ) from None
-            line = num_lines + 1 + error.object[: error.start].decode(encoding, "replace").count("\n")
+            before = error.object[: error.start]
+            line = num_lines + 1 + before.decode(encoding, "replace").count("\n")
+            if codecs.lookup(encoding).name == "utf-8" and (is_utf8 or not before.isascii()):
+                raise ElmoError(
+                    f"{shown_name(path)}, line {line}: not valid UTF-8 ({_byte(error)}), but the text before it is; "
+                    "repair this line, and others like it"
+                ) from None
             raise ElmoError(_undecodable(path, line, encoding, error)) from None
         try:
             text.encode()
@@ -179,9 +185,14 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
                 "be written to any file; remove it"
             ) from None
         num_lines += text.count("\n")
+        is_utf8 = is_utf8 or not text.isascii()
         return text
 
     return decode
+
+
+def _byte(error: UnicodeDecodeError) -> str:
+    return f"byte 0x{error.object[error.start]:02X}"
 
 
 def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecodeError) -> str:
@@ -194,10 +205,11 @@ def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecod
         other = "cp1252"
     else:
         other = "latin-1"
-    byte = f"byte 0x{error.object[error.start]:02X}"
+    regions = " Outside Western Europe, it may be cp1250 (Central Europe), cp1251 (Cyrillic) or cp1253 (Greek) instead."
     return (
-        f"{shown_name(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8, for instance by "
-        f"'iconv -f {other} -t utf-8'; where plain text is read, encoding={other!r} helps, too."
+        f"{shown_name(path)}, line {line}: not valid {encoding.upper()} ({_byte(error)}). Convert it to UTF-8, for "
+        f"instance by 'iconv -f {other} -t utf-8'; where plain text is read, encoding={other!r} helps, too."
+        f"{'' if other == 'utf-16' else regions}"
     )
 
 
