@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -18,8 +19,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from huggingface_hub import constants, utils
 
+import elmo
 import make_nlpl
 from elmo import formats
 from elmo.errors import ElmoError
@@ -103,6 +106,35 @@ def test_weights_without_options_are_refused_before_they_are_downloaded(site: Si
     with pytest.raises(ElmoError, match=r"/options\.json: the server does not have it \(404 Not Found\)$"):
         formats.load(f"{site.address}/{WEIGHTS_FILE}")
     assert WEIGHTS_FILE not in "".join(path for path, _ in site.requests)
+
+
+@pytest.mark.parametrize("page", [b"<!DOCTYPE html>\n<p>Log in", b" \n<HTML lang='en'>"])
+def test_a_web_page_in_place_of_a_model_is_refused_and_forgotten(page: bytes, site: Site, tmp_path: Path) -> None:
+    archive = make_nlpl.make_zip(tmp_path / "193.zip", make_nlpl.make_folder(tmp_path / "193")[0])
+    site.files["/193.zip"] = page
+    address = f"{site.address}/193.zip"
+    with pytest.raises(
+        ElmoError, match=f"^{re.escape(address)}: the server sent a web page in place of the file; open"
+    ):
+        formats.load(address)
+    assert cached_models() == []
+    site.files["/193.zip"] = archive.read_bytes()
+    formats.load(address)
+
+
+def test_the_same_weights_may_have_several_options(site: Site, tmp_path: Path) -> None:
+    folder, options, _ = make(tmp_path / "model")
+    other = options | {"lstm": options["lstm"] | {"cell_clip": 0.01}}
+    for name, content in (("a.json", options), ("b.json", other)):
+        site.files[f"/{name}"] = json.dumps(content).encode()
+    site.files["/w.hdf5"] = (folder / WEIGHTS_FILE).read_bytes()
+    ids = elmo.batch_to_ids([["A", "play"]])
+    found = [
+        elmo.Elmo(f"{site.address}/{name}", f"{site.address}/w.hdf5", 1, dropout=0.0)(ids)["elmo_representations"][0]
+        for name in ("a.json", "b.json", "a.json")
+    ]
+    assert not torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
 
 
 def test_messages_name_the_address_instead_of_the_cache(site: Site) -> None:

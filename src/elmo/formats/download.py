@@ -111,6 +111,7 @@ def fetch(name: str, addresses: Mapping[str, str]) -> Path:
                 if (folder / file).exists():
                     continue
                 part = _download(address, folder / file)
+                _refuse_web_page(part, address)
                 record["files"][file] = _facts(part, address, record["files"].get(file))
                 # In this order: a file without a checksum would have to be trusted blindly.
                 _write_record(folder, record)
@@ -180,6 +181,17 @@ def _download(address: str, target: Path) -> Path:
         http_get(address, file, resume_size=file.tell(), headers=headers, expected_size=total)
     sync(part)
     return part
+
+
+def _refuse_web_page(part: Path, address: str) -> None:
+    """Remove a page that was sent in place of the file, such as one to log in to a network, and say so."""
+    with part.open("rb") as file:
+        is_page = re.match(rb"\s*<(!doctype html|html)\b", file.read(1024), re.IGNORECASE) is not None
+    if is_page:
+        part.unlink()
+        raise AbsentError(
+            f"{address}: the server sent a web page in place of the file; open it in a browser to see why"
+        )
 
 
 def _facts(part: Path, address: str, known: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -131,17 +131,23 @@ def fetch_model(source: str) -> Path:
         return fetch(model.name, files) / list(files)[-1]
     if Path(file_name(source)).suffix not in SUFFIXES:
         return fetch(source, {file_name(source): source}) / file_name(source)
-    folder, _, name = source.partition("?")[0].rpartition("/")
-    pair = f"{name.rpartition('.')[0].replace('weights', 'options')}.json"
-    for options in dict.fromkeys((pair, OPTIONS)):
+    places = _options_next_to(source)
+    for options in places:
         try:
-            fetch(source, {OPTIONS: f"{folder}/{options}"})
+            fetch(source, {OPTIONS: options})
         except AbsentError:
-            if options == OPTIONS:
+            if options == places[-1]:
                 raise
         else:
             break
     return fetch(source, {WEIGHTS: source}) / WEIGHTS
+
+
+def _options_next_to(weights: str) -> list[str]:
+    """Return the addresses at which the options of weights may be, the likeliest first."""
+    folder, _, name = weights.partition("?")[0].rpartition("/")
+    pair = f"{name.rpartition('.')[0].replace('weights', 'options')}.json"
+    return [f"{folder}/{options}" for options in dict.fromkeys((pair, OPTIONS))]
 
 
 def fetch_pair(options: str | Path, weights: str | Path) -> tuple[Path, Path]:
@@ -152,8 +158,13 @@ def fetch_pair(options: str | Path, weights: str | Path) -> tuple[Path, Path]:
         return Path(options), Path(weights)
     address = list(files.values())[-1]
     model = find_by_address(address)
-    # A published model has one copy, however it is asked for.
-    name = model.name if model and set(files.items()) <= set(_files_of(model).items()) else address
+    # A published model has one copy, however it is asked for. The same weights may be given with several options.
+    if model and set(files.items()) <= set(_files_of(model).items()):
+        name = model.name
+    elif len(files) == 1 or files[OPTIONS] == _options_next_to(address)[0]:
+        name = address
+    else:
+        name = f"{address}#{files[OPTIONS]}"
     folder = fetch(name, files)
     paths = [folder / file if file in files else Path(each) for file, each in given.items()]
     return paths[0], paths[1]
