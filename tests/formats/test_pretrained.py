@@ -133,3 +133,20 @@ def test_torchs_default_device_changes_nothing() -> None:
     with torch.device("meta"):
         assert next(formats.load("en").bilm.parameters()).device.type == "cpu"
         assert torch.equal(layer(ids)["elmo_representations"][0], wanted)
+
+
+def test_scores_that_choose_one_layer_are_kept(tmp_path: Path) -> None:
+    """AllenNLP's documentation chooses a layer in this way."""
+    layer = elmo.Elmo(None, None, 1, module=make_model().bilm, dropout=0.0, scalar_mix_parameters=[-9e10, 1, -9e10])
+    layer.save_pretrained(tmp_path)
+    again = elmo.Elmo.from_pretrained(tmp_path, 1, dropout=0.0)
+    assert torch.equal(again(BATCH)["elmo_representations"][0], layer(BATCH)["elmo_representations"][0])
+
+
+def test_stored_scores_that_have_no_effect_are_not_trained(tmp_path: Path) -> None:
+    """They would get no gradient, which parallel training takes for an error."""
+    layer = elmo.Elmo.from_pretrained("en", 1, top_only=True)
+    layer.save_pretrained(tmp_path)
+    again = elmo.Elmo.from_pretrained(tmp_path, 1)
+    for each in (layer, again):
+        assert [name for name, parameter in each.named_parameters() if parameter.requires_grad] == ["mixes.0.gamma"]

@@ -18,7 +18,7 @@ from elmo.formats.files import read_json
 from elmo.formats.model import Model
 from elmo.formats.renames import Numbers, Rename, Shape, TensorLayout, concatenate
 from elmo.formats.stored import StoredBiLM, StoredMix, StoredMixes, bilm_shapes
-from elmo.formats.tensors import Stored, read_weights, require_few_mixes, require_sizes, require_weights
+from elmo.formats.tensors import Stored, read_weights, require_few_mixes, require_mix, require_sizes
 
 WEIGHTS, CONFIG = "weights.th", "config.json"
 
@@ -175,7 +175,7 @@ def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm
             if name not in stored or stored[name].shape not in ((), (1,)):
                 raise ElmoError(f"{path}: {NOUN} '{name}' is missing or is not a single number")
             number_read = stored[name].read()
-            require_weights(f"{path}: {NOUN} '{name}'", number_read)
+            require_mix(f"{path}: {NOUN} '{name}'", number_read)
             values.append(number_read.item())
         *scores, gamma = values
         yield StoredMix(scores, gamma, layer_norm=layer_norm)

@@ -131,8 +131,10 @@ class Elmo(ElmoModule, ModelHubMixin):
                 mix.start_from(stored)
                 if "do_layer_norm" not in options:
                     mix.layer_norm = stored.layer_norm
-                if "top_only" not in options:
-                    mix.top_only = stored.top_only
+                if "top_only" not in options and stored.top_only:
+                    mix.top_only = True
+                    for name, parameter in mix.named_parameters():
+                        parameter.requires_grad_(name == "gamma")  # scores have no effect, so they get no gradient
         return elmo
 
     def _set_up(

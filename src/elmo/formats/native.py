@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig, TextConfig, bilm_config
 from elmo.errors import ElmoError
@@ -43,7 +44,7 @@ from elmo.formats.stored import (
     bilm_shapes,
 )
 from elmo.formats.stored_types import StoredTypes, read_types
-from elmo.formats.tensors import require_few_mixes, require_sizes, require_weights
+from elmo.formats.tensors import require_few_mixes, require_mix, require_sizes, require_weights
 from elmo.formats.words import READ, read_vocabulary
 from elmo.schema import to_mapping
 
@@ -155,7 +156,7 @@ def _read_mixes(path: Path, bilm: StoredBiLM) -> StoredMixes:
         ("top_only", (num_mixes,)),
         ("scores", (num_mixes, bilm.config.num_layers)),
     ):
-        _require(path, arrays, name, shape)
+        _require(path, arrays, name, shape, require_mix)
     scores, gammas, norms, tops = (
         as_float32(arrays[name]).tolist() for name in ("scores", "gamma", "layer_norm", "top_only")
     )
@@ -378,9 +379,15 @@ def _refuse_extra(path: Path, arrays: Mapping[str, AnyArray], wanted: Iterable[s
         raise ElmoError(f"{path}: tensor '{extra[0]}' fits nothing in {CONFIG}; is the file from another model?")
 
 
-def _require(path: Path, arrays: Mapping[str, AnyArray], name: str, shape: Shape) -> None:
+def _require(
+    path: Path,
+    arrays: Mapping[str, AnyArray],
+    name: str,
+    shape: Shape,
+    require_numbers: Callable[[str, NDArray[np.float32]], None] = require_weights,
+) -> None:
     """Refuse a file that lacks a tensor of this name and shape, or whose numbers can't be weights."""
     if name not in arrays:
         raise ElmoError(f"{path}: tensor '{name}' is missing")
     require_shape(f"{path}: tensor '{name}'", arrays[name].shape, shape)
-    require_weights(f"{path}: tensor '{name}'", as_float32(arrays[name]))
+    require_numbers(f"{path}: tensor '{name}'", as_float32(arrays[name]))

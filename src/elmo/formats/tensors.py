@@ -123,6 +123,15 @@ def require_few_mixes(path: Path, num_mixes: int) -> None:
         raise ElmoError(f"{path}: {num_mixes:,} scalar mixes are beyond any real model (at most {MOST_MIXES:,})")
 
 
+def require_mix(where: str, array: NDArray[np.float32]) -> None:
+    """Refuse scores and scales of mixes that make no mix. `where` names the tensor.
+
+    They may be of any size: with scores of -9e10 for all layers but one, AllenNLP's documentation chooses that one.
+    """
+    if not np.isfinite(array).all():
+        raise ElmoError(f"{where}: contains a number that is not finite; the file is damaged")
+
+
 def require_weights(where: str, array: NDArray[np.float32]) -> None:
     """Refuse NaN, infinity, and numbers too large for weights. `where` names the tensor."""
     if array.size:
