@@ -401,6 +401,8 @@ def test_bad_arguments_of_embed_file_are_refused(files: tuple[str, str], folder:
     ):
         with pytest.raises(ElmoError, match=message):
             embed_text(files, folder / path, **options)
+    with pytest.raises(ElmoError, match=r"^input_file: expected the lines of a text, found a path; pass open"):
+        ElmoEmbedder(*files).embed_file("in.txt", folder / "vectors.h5")
     assert not list(folder.iterdir())
 
 

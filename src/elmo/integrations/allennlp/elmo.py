@@ -169,13 +169,14 @@ class Elmo(plain.Elmo):
         """
         return from_params(cls, params, vocab)
 
-    def _layers(self, inputs: Tensor, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
+    def _layers(self, inputs: Tensor | None, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
         if word_inputs is None or not self._has_cached_vocab:
-            require_batch(inputs)
+            inputs = require_batch(inputs)
             leading, numbers = inputs.shape[:-2], None
         else:
             leading, numbers = word_inputs.shape[:-1], word_inputs.flatten(0, -2)
-        output = self._elmo_lstm(inputs.flatten(0, -3) if inputs.dim() > 3 else inputs, numbers)
+        characters = inputs if inputs is None or inputs.dim() <= 3 else inputs.flatten(0, -3)
+        output = self._elmo_lstm(characters, numbers)
         return torch.stack(list(output["activations"])), output["mask"].sum(dim=1), leading
 
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride] - torch passes all by position

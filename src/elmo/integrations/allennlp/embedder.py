@@ -190,8 +190,10 @@ class ElmoEmbedder:
             use_sentence_keys: Name each data set by its line instead of "0", "1", …, without `sentence_to_index`.
 
         Raises:
-            ElmoError: If the file cannot be written, or a line cannot be the name of a data set.
+            ElmoError: If the file cannot be written, a line cannot name a data set, or `input_file` is a path.
         """
+        if isinstance(input_file, str | Path):
+            raise ElmoError(f"input_file: expected the lines of a text, found a path; pass open({str(input_file)!r})")
         require_choice("output_format", output_format, _FORMATS)
         path = Path(output_file_path)
         require_parent(path)

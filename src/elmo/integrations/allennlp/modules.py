@@ -23,7 +23,7 @@ from elmo.integrations.allennlp.boundaries import add_sentence_boundary_token_id
 from elmo.nn import scalar_mix
 from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, run_directions, to_device
 from elmo.nn.char_encoder import CharEncoder
-from elmo.nn.elmo import WordCache, add_boundaries, boundary_words, mask_of
+from elmo.nn.elmo import WordCache, add_boundaries, boundary_words, mask_of, require_batch
 from elmo.nn.lstm import LSTMState, run_layers
 from elmo.nn.scalar_mix import normalize_layers
 
@@ -328,11 +328,11 @@ class ElmoBiLm(nn.Module):
         """Return the width of every layer (D)."""
         return self.model.config.width
 
-    def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> dict[str, Any]:
+    def forward(self, inputs: Tensor | None, word_inputs: Tensor | None = None) -> dict[str, Any]:
         """Compute all layers of a batch.
 
         Args:
-            inputs: (B, T, C) character ids, zero at padding.
+            inputs: (B, T, C) character ids, zero at padding. It may be None if all of `word_inputs` are cached.
             word_inputs: (B, T) the same tokens by their numbers among the cached words, zero at padding. If all are
                 cached, `inputs` is not read; if one is not, or no words are cached, only `inputs` is read.
 
@@ -344,7 +344,7 @@ class ElmoBiLm(nn.Module):
             vectors = self.words.embed(numbers, self._token_embedder.encoder)
             mask = mask_of(lengths, numbers.shape[1])
         else:
-            embedded = self._token_embedder(inputs)
+            embedded = self._token_embedder(require_batch(inputs))
             vectors, mask = embedded["token_embedding"], embedded["mask"]
         num_directions = 2 if self.model.config.bidirectional else 1
         first = torch.cat([vectors] * num_directions, dim=2) * mask.unsqueeze(2)
