@@ -191,6 +191,7 @@ def test_initial_values_are_the_published_ones(activation: str, deviations: list
     torch.manual_seed(0)
     config = CharCNNConfig(CharEmbeddingConfig(16), ((1, 40), (3, 60)), n_highway=1, activation=activation)
     values = dict(CharEncoder(config, 50).named_parameters())
+    assert not values["embedding.weight"][0].any(), "row 0 belongs to no character"
 
     def check(name: str, deviation: float) -> None:
         found = values[name].detach().double()

@@ -131,6 +131,20 @@ def test_frozen_weights_have_no_gradient() -> None:
     assert not any(parameter.requires_grad for parameter in mix.parameters())
 
 
+def test_a_mix_of_the_top_layer_trains_gamma_alone() -> None:
+    trained = [name for name, parameter in ScalarMix(L, top_only=True).named_parameters() if parameter.requires_grad]
+    assert trained == ["gamma"]
+
+
+def test_starts_from_the_scores_and_the_scale_of_another() -> None:
+    other = ScalarMix(L, initial_scores=[0.3, -2.0, 1.1], initial_gamma=1.7)
+    mix = ScalarMix(L)
+    mix.start_from(other)
+    assert torch.equal(mix.scores, other.scores)
+    assert mix.gamma.item() == other.gamma.item()
+    assert mix.gamma is not other.gamma
+
+
 def test_scores_must_be_one_per_layer() -> None:
     with pytest.raises(ElmoError, match=r"2 .*3 layers"):
         ScalarMix(L, initial_scores=[0.0, 1.0])
