@@ -784,6 +784,7 @@ def test_settings_that_are_deep() -> None:
         config = [config, {"do_layer_norm": False}]
     assert has_layer_norm(config)
     assert not has_layer_norm([[{"options_file": "", "do_layer_norm": False}], 1])
+    assert not has_layer_norm({"encoder": {"do_layer_norm": True}, "elmo": {"options_file": ""}})  # not the embedder's
 
 
 def test_a_checkpoint_of_very_many_variables(tmp_path: Path) -> None:

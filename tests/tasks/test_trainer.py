@@ -210,6 +210,10 @@ def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> 
     longer = make_trainer(tmp_path, recipe(training__max_minutes=60), examples)
     longer.train()
     assert (longer.progress.epoch, longer.progress.step, longer.num_trained) == (3, 9, 72)
+    timed = make_trainer(tmp_path / "timed", recipe(training__max_minutes=1.5), examples)
+    for seconds in (89.9, 90.0):
+        timed.progress.seconds = seconds
+        assert timed.is_done == (seconds == 90.0)
 
 
 @pytest.mark.parametrize(("num_examples", "epochs", "times"), [(8, 2, 10), (16, 2, 5), (24, 3, 5)])
