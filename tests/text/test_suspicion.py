@@ -56,6 +56,7 @@ def test_strange_text_is_noticed(text: str, layout: str, said: str) -> None:
         ("\n".join(["no mark here", "so short", "a tweet may be of any length at all"] * 20), "sentences"),
         ("\n".join([" ".join(SENTENCES)] * (FEWEST_LINES - 1)), "sentences"),
         ("# a comment\n", "conllu"),
+        ("# a heading\n# another one\n", "paragraphs"),
         (f"{WORD}\n" * 30, "conllu"),
         ("", "sentences"),
         ("\n \n", "paragraphs"),

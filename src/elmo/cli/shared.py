@@ -322,10 +322,10 @@ def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
     from elmo.text.decoding import shown_name
     from elmo.text.suspicion import note_on_layout
 
-    sample = sample_of(paths, encoding)
-    if text == "conllu" or sample is None:
+    if text == "conllu" or (sample := sample_of(paths, encoding)) is None:
         return
-    note = note_on_layout(sample.text, text)
+    # `elmo pretrain` has no option for the layout, which is that of its corpus.
+    note = note_on_layout(sample.text, text) if "text" in click.get_current_context().params else None
     if note is None and looks_tokenized(sample.text) is False and not is_given("tokenizer"):
         note = (
             "this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for English, words for other "

@@ -32,7 +32,8 @@ def note_on_layout(sample: str, layout: str) -> str | None:
         return None
     if _MARKUP.match(sample):
         return "this is XML or HTML, whose tags would be read as words; take the text out of it first"
-    if _share(lines, lambda line: line.startswith("#") or _WORD_LINE.fullmatch(line) is not None) > 0.9:
+    words = [line for line in lines if not line.startswith("#")]
+    if words and _share(words, lambda line: _WORD_LINE.fullmatch(line) is not None) > 0.9:
         return "this looks like CoNLL-U, and is read as plain text; pass text='conllu'"
     if len(lines) < FEWEST_LINES:
         return None
