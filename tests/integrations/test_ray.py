@@ -33,6 +33,10 @@ pytestmark = [
     pytest.mark.xdist_group("ray"),  # a cluster has several processes, so only one may run at a time
     pytest.mark.filterwarnings("ignore:`use_.*` is deprecated:DeprecationWarning:ray"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray does not close all of its processes and pipes
+    # A thread of Ray's ends with InterruptedError if what reads its results has stopped, which it may do at any time.
+    pytest.mark.filterwarnings(
+        "ignore:Exception in thread pool-.*completion-signaler:pytest.PytestUnhandledThreadExceptionWarning"
+    ),
 ]
 
 SENTENCES = [[f"word{n}", "of", "text"][: n % 4] for n in range(200)]
