@@ -538,3 +538,12 @@ def test_a_short_run_makes_nothing_safe_on_its_way(model: Embedder, tmp_path: Pa
     short, long = (parquet.ParquetFile(tmp_path / f"{name}.parquet") for name in ("short", "long"))
     assert (short.num_row_groups, long.num_row_groups) == (1, 10)
     assert short.read().equals(long.read())
+
+
+def test_the_checksum_of_a_text_knows_where_tokens_and_sentences_end() -> None:
+    texts = ([["a", "b"]], [["a b"]], [["ab"]], [["a"], ["b"]], [["a", "b"], []], [[], ["a", "b"]], [["b", "a"]])
+    assert len({Counter().add(text).checksum for text in texts}) == len(texts)
+    whole, parts = Counter(), Counter()
+    for sentence in [["a"], ["b", "c"]]:
+        parts.add([sentence])
+    assert whole.add([["a"], ["b", "c"]]) == parts.progress

@@ -62,6 +62,7 @@ def test_without_options_sizes_come_from_the_tensors(tmp_path: Path) -> None:
         layers_of(model), Oracle(weights, options).row(encode_sentence(SENTENCE))[0], atol=1e-5, rtol=0
     )
     assert model.config.char_cnn.filters == ((1, 3), (2, 4), (3, 5))
+    assert (model.config.lstm.cell_clip, model.config.lstm.proj_clip) == (3.0, 3.0)
     assert model.origin == (
         f"archive: model.tar.gz holds AllenNLP: weights.th holds an Elmo under '{PREFIX}', 2 scalar mixes, "
         "sizes from the tensors, with published clips"

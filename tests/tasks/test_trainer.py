@@ -198,6 +198,9 @@ def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_
     hurried = make_trainer(tmp_path / "minutes", recipe(training__decay=1.0, training__max_minutes=1.0), examples)
     hurried.progress.seconds = 45.0
     assert hurried.learning_rate == pytest.approx(0.005)
+    early = make_trainer(tmp_path / "early", recipe(training__decay=1.0, training__max_minutes=600), examples)
+    early.progress.step = 3 * early.config.max_epochs * early.steps_per_epoch // 4  # in no time
+    assert early.learning_rate == pytest.approx(0.005)
 
 
 def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:

@@ -66,6 +66,15 @@ def test_vectors_are_the_same_wherever_layers_come_from(bilm: Model, at: str, la
         assert not one[1, 1:].any()
 
 
+def test_mixes_are_made_as_the_recipe_says(bilm: Model) -> None:
+    for config in ({"gamma": False}, {"layer_norm": True}, {}):
+        for mix in make(bilm, at="both", **config).mixes.values():
+            assert isinstance(mix, elmo.ScalarMix)
+            assert mix.gamma.requires_grad == config.get("gamma", True)
+            assert mix.layer_norm == config.get("layer_norm", False)
+            assert mix.scores.requires_grad
+
+
 def test_frozen_layers_are_not_rounded_in_training(bilm: Model) -> None:
     """The task's precision has no effect on frozen layers. A trained biLM is rounded like the task's own layers."""
     seen: list[torch.dtype] = []
