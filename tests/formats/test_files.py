@@ -67,6 +67,12 @@ TENSORS = {
 """Tensors of all kinds that may be stored, among them one without dimensions, one of two bytes, and an empty one."""
 
 
+def test_settings_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Editors of Windows write one."""
+    (tmp_path / "options.json").write_text('{"lstm": {"dim": 3}}', encoding="utf-8-sig")
+    assert read_json(tmp_path / "options.json") == {"lstm": {"dim": 3}}
+
+
 def test_tensors_and_metadata_are_read_as_written(tmp_path: Path) -> None:
     write_tensors(tmp_path / "x", TENSORS, {"progress": "{}"})
     tensors, metadata = read_tensors(tmp_path / "x")

@@ -93,7 +93,8 @@ def read_json(path: Path, largest: int = _LARGEST_JSON) -> object:
     try:
         if path.stat().st_size > largest:
             raise ElmoError(f"{path}: too large for a settings file ({path.stat().st_size:,} bytes)")
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        # Editors of Windows write a byte-order mark before the text.
+        return json.loads(path.read_text(encoding="utf-8-sig"), parse_constant=_refuse_constant)
     except ElmoError:
         raise
     except FileNotFoundError:
