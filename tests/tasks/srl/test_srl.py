@@ -205,6 +205,13 @@ def test_new_forms_are_judged_by_their_longest_frequent_ending() -> None:
     assert PredicateFinder([f"{letter}ing 0 2" for letter in "abcd"] + count_predicates(TAGGED))(["mixing"]) == []
 
 
+@pytest.mark.parametrize(
+    ("counts", "found"), [(["a 3 3", "a 2 2"], [0]), (["a 3 3", "a 1 1"], []), (["a 4 4"] * 2, [])]
+)
+def test_endings_need_five_occurrences_in_forms_of_three_at_most(counts: list[str], found: list[int]) -> None:
+    assert PredicateFinder([f"{number}{line}" for number, line in enumerate(counts)])(["data"]) == found
+
+
 def test_scores_all_predicates_and_verbs_alone() -> None:
     """In this example the verb is right, and the noun's one argument is not found."""
     verb = Frame(0, (Span(0, 1, "V"), Span(1, 2, "ARG1")), "VBD")
