@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[1]
 README, TOUR = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tour.md"))
 SHORTER = {
     "--recipe mini --max-minutes 30": "--recipe tiny --max-steps 3 --set training.batch_size=4",
-    "--recipe auto": "--recipe auto --max-steps 3 --set training.batch_size=4",
+    "elmo pretrain corpus-of-treebank bilm": "elmo pretrain corpus-of-treebank bilm --max-steps 3 "
+    "--set training.batch_size=4",
     "elmo task train ner": "elmo task train ner --set training.max_epochs=1 --set lstm=[8,8]",
     "elmo task train tag": "elmo task train tag --set training.max_epochs=1 --set lstm=[8,8]",
     "elmo explore": "elmo explore --help",

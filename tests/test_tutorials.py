@@ -97,7 +97,7 @@ def test_a_tagger(folder: Path) -> None:
     for name in ("train", "dev", "test"):
         (folder / f"{name}.conllu").write_text(TREES * 2, encoding="utf-8")
     shorter = {
-        "--recipe auto": "--recipe tiny --max-steps 3 --set training.batch_size=4",
+        "elmo pretrain corpus run": "elmo pretrain corpus run --recipe tiny --max-steps 3 --set training.batch_size=4",
         "elmo task train tag": "elmo task train tag --set training.max_epochs=1 --set lstm=[8,8]",
     }
     run_page("tutorials/tagger.md", shorter)

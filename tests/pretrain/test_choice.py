@@ -1,4 +1,4 @@
-"""With `--recipe auto` the length of the text decides, one line says so, and a started run keeps its recipe."""
+"""By default the length of the text decides, one line says so, and a started run keeps its recipe."""
 
 from __future__ import annotations
 
@@ -73,10 +73,21 @@ def test_a_run_goes_on_with_its_own_recipe(tmp_path: Path) -> None:
     assert line.endswith("recipe.yaml, 10 epochs, at most 9 minutes")
 
 
+@pytest.mark.parametrize(("name", "limit"), [("mini", None), ("en", 23_809)])
+def test_a_limit_of_steps_is_that_of_the_runs_own_recipe(name: str, limit: int | None, tmp_path: Path) -> None:
+    """`mini` was the default for texts of every length, and `en` has a limit that `mini` doesn't have."""
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step-000000001.safetensors").touch()
+    write_recipe(load_pretraining_recipe(name, {"training.max_steps": 3}), tmp_path / "recipe.yaml")
+    recipe, _ = choose_recipe(500_000_000, tmp_path, {})
+    assert recipe == load_pretraining_recipe(name)
+    assert recipe.training.max_steps == limit
+
+
 def test_the_command_says_what_it_chose_and_goes_on(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["pretrain", str(corpus.folder), str(tmp_path / "run"), "--recipe", "auto", "--device", "cpu"]
+    command = ["pretrain", str(corpus.folder), str(tmp_path / "run"), "--device", "cpu"]
     command += ["--set", "training.batch_size=4", "--set", "lstm.dim=16", "--set", "lstm.projection_dim=8"]
     for steps, said in ((1, f"auto: {corpus.num_tokens:,} tokens: recipe little"), (2, "auto: goes on with ")):
         code, out, err = run_main([*command, "--max-steps", str(steps)], monkeypatch, capsys)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @click.command(
     epilog=examples(
         "elmo prepare corpus/ text/*.txt.gz",
+        "elmo pretrain corpus/ run/",
+        "elmo pretrain corpus/ run/                          (again: continues the run)",
+        "elmo pretrain corpus/ run/ --max-minutes 30 --heldout valid.txt",
         "elmo pretrain corpus/ run/ --recipe mini",
-        "elmo pretrain corpus/ run/ --recipe mini            (again: continues the run)",
-        "elmo pretrain corpus/ run/ --recipe mini --max-minutes 30 --heldout valid.txt",
-        "elmo pretrain corpus/ run/ --recipe auto",
         "elmo pretrain corpus/ run/ --recipe small --set training.batch_size=256",
         "elmo pretrain more/ longer/ --recipe en --from model/",
         "torchrun --nproc-per-node 4 -m elmo pretrain corpus/ run/ --recipe small",
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
     "--recipe",
-    default="mini",
+    default="auto",
     show_default=True,
     metavar="NAME",
-    help="paper, small, en, mini, little, tiny, a YAML file, or auto: chosen by the length of the text.",
+    help="paper, small, en, mini, little, tiny, a YAML file, or auto: chosen by the length of the text. A run that has "
+    "a checkpoint continues with its own recipe.",
 )
 @click.option(
     "--from",

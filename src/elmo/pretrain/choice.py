@@ -1,4 +1,4 @@
-"""Chooses a recipe by the length of the text, for `elmo pretrain --recipe auto`."""
+"""Chooses a recipe by the length of the text, as `elmo pretrain` does by default."""
 
 from __future__ import annotations
 
@@ -41,19 +41,22 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
         num_tokens: The number of tokens of the corpus.
         folder: The run folder, which need not exist. A run that has a checkpoint goes on with its own recipe, also if
             another version of this package would now choose another one. Limits of steps and minutes are the
-            exception: as with any recipe, they hold if `settings` has them.
+            exception: as with any recipe, they hold if `settings` has them, or the recipe that is chosen now.
         settings: Keys of the recipe to change and their values, as in `load_pretraining_recipe`.
 
     Returns:
         The recipe, and one line that says what was chosen and why.
     """
     size = next(size for size in _SIZES if num_tokens < size.below)
-    if (folder / RECIPE).exists() and has_checkpoint(folder / CHECKPOINTS):
-        chosen = load_pretraining_recipe(size.name, size.changes).training
-        limits = {f"training.{key}": getattr(chosen, key) for key in ("max_steps", "max_minutes")}
-        recipe = load_pretraining_recipe(str(folder / RECIPE), {**limits, **settings})
-        return recipe, f"auto: goes on with {folder / RECIPE}, {_end_of(recipe.training, num_tokens)}"
     recipe = load_pretraining_recipe(size.name, {**size.changes, **settings})
+    if (folder / RECIPE).exists() and has_checkpoint(folder / CHECKPOINTS):
+        own = str(folder / RECIPE)
+        # A limit of steps says nothing about a model of other sizes: that of `en` would end a run of `mini` too early.
+        is_same = load_pretraining_recipe(own, settings).bilm == recipe.bilm
+        limited = recipe.training if is_same else PretrainingConfig()
+        limits = {f"training.{key}": getattr(limited, key) for key in ("max_steps", "max_minutes")}
+        recipe = load_pretraining_recipe(own, {**limits, **settings})
+        return recipe, f"auto: goes on with {own}, {_end_of(recipe.training, num_tokens)}"
     bound = "" if size.below == float("inf") else f", for fewer than {size.below:,.0f}"
     return recipe, (
         f"auto: {num_tokens:,} tokens: recipe {size.name}{bound}; {recipe.bilm.width} wide with "
