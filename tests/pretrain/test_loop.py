@@ -480,6 +480,26 @@ def test_only_two_checkpoints_are_kept(corpus: Corpus, recipe: Callable[..., Rec
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 2
 
 
+def test_checkpoints_are_as_far_apart_as_the_recipe_says(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Each step seems to take 40 seconds here, so that a minute is over after every second one."""
+    run = Pretrainer(corpus, tmp_path / "run", recipe(checkpoint_every_minutes=1.0, max_steps=6), device="cpu")
+    make_step, save, saved = run.step, run.save, set[int]()
+
+    def step() -> None:
+        make_step()
+        run.progress.seconds += 40
+
+    def note_and_save() -> None:
+        saved.add(run.progress.step)
+        save()
+
+    run.step, run.save = step, note_and_save
+    run.train()
+    assert saved == {2, 4, 6}
+
+
 def test_heldout_text_is_measured_every_few_steps(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +121,24 @@ def test_checkpoints_are_made_within_an_epoch(recipe: Recipe, examples: list[Ner
     with pytest.raises(KilledError):
         trainer.train()
     assert make_trainer(tmp_path, recipe(), examples).progress.step == 2
+
+
+def test_checkpoints_are_as_far_apart_as_the_recipe_says(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step seems to take 40 seconds here, so that a minute is over after every second one."""
+    settings = recipe(training__checkpoint_every_minutes=1.0, training__max_epochs=2)
+    trainer = make_trainer(tmp_path, settings, examples)
+    save, saved = trainer.save, set[int]()
+    monkeypatch.setattr("elmo.tasks.trainer.time", SimpleNamespace(monotonic=lambda: 40.0 * trainer.progress.step))
+
+    def note_and_save() -> None:
+        saved.add(trainer.progress.step)
+        save()
+
+    trainer.save = note_and_save
+    trainer.train()
+    assert saved == {2, 4, 6, 8}
 
 
 @pytest.mark.parametrize("settings", [{}, {"training__max_minutes": 1e-9}], ids=["whole epoch", "cut short"])
