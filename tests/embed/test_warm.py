@@ -113,7 +113,7 @@ def test_a_model_without_one_says_so(loaded: formats.Model) -> None:
         plain.stream(TEXT, state="warm")
 
 
-def test_a_fingerprint_tells_states_and_lexicons_apart(tmp_path: Path) -> None:
+def test_a_fingerprint_tells_states_apart(tmp_path: Path) -> None:
     """A cache or unfinished work of one model must not be used for the other."""
     model = formats.load(make(tmp_path / "model")[0])
     found = [fingerprint(model)]
@@ -121,10 +121,15 @@ def test_a_fingerprint_tells_states_and_lexicons_apart(tmp_path: Path) -> None:
         model.warm_state = mean_state(model, TEXT[:number])
         found.append(fingerprint(model, with_warm_state=True))
     assert len({*found}) == 3
+
+
+@pytest.mark.parametrize("name", ["word.dic", "char.dic"])
+def test_a_fingerprint_tells_lexicons_apart(name: str, tmp_path: Path) -> None:
+    """The same entries have other rows of the weights."""
     make_many_langs.make(folder := tmp_path / "unicode")
     before = fingerprint(formats.load(folder))
-    words = (folder / "word.dic").read_text(encoding="utf-8").splitlines()
-    (first, one), (second, two) = (line.split("\t") for line in words[-2:])
-    words[-2:] = [f"{first}\t{two}", f"{second}\t{one}"]
-    (folder / "word.dic").write_text("\n".join(words) + "\n", encoding="utf-8")
+    entries = (folder / name).read_text(encoding="utf-8").splitlines()
+    (first, one), (second, two) = (line.split("\t") for line in entries[-2:])
+    entries[-2:] = [f"{first}\t{two}", f"{second}\t{one}"]
+    (folder / name).write_text("\n".join(entries) + "\n", encoding="utf-8")
     assert fingerprint(formats.load(folder)) != before
