@@ -246,6 +246,13 @@ def test_documents_of_a_word_or_two(words: int) -> None:
     assert model.eval().predict([document, Document(())]) == [(), ()]
 
 
+@pytest.mark.parametrize(("words", "kept"), [(1, 1), (4, 1), (5, 2), (9, 3)])
+def test_the_number_of_spans_is_the_share_of_the_words_rounded_down(words: int, kept: int) -> None:
+    """Spans of one word can't cross each other, so none is left out for that."""
+    model = build(make_recipe(spans__per_word=0.4, spans__max_width=1)).eval()
+    assert len(model.rank(Document((("a",) * words,))).mentions) == kept
+
+
 def test_vocabularies() -> None:
     """The vocabularies have the frequent words and the genres of the training set. Another genre counts as unknown."""
     recipe = make_recipe(words__min_count=4)
