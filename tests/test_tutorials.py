@@ -103,5 +103,5 @@ def test_a_tagger(folder: Path) -> None:
     run_page("tutorials/tagger.md", shorter)
     exec("\n".join(blocks(page("tutorials/tagger.md"), "python")), names := {})
     assert len(names["found"]["upos"]) == 6
-    assert len((folder / "new-text.txt").read_text(encoding="utf-8").splitlines()) == 2
+    assert (folder / "novel.conllu").read_text(encoding="utf-8").count("\n\n") == 2
     assert (folder / "tagged.conllu").read_text(encoding="utf-8").count("\n\n") == 4

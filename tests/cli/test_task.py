@@ -29,6 +29,7 @@ from elmo.pretrain.loop import Pretrainer
 from elmo.tasks import get_task
 from elmo.tasks.trainer import Trainer
 from elmo.text.corpus import Corpus
+from elmo.text.tokenizers import Tokenizer
 from elmo.training.metrics import read_rows
 from running import has_rows, started, wait_until
 
@@ -136,6 +137,74 @@ def test_predicts_raw_text_from_a_pipe_as_json(trained: str) -> None:
     found = [json.loads(line) for line in lines]
     assert [entry["tokens"] for entry in found] == [["w0", "in", "Espoo", ",", "w4", "."]]
     assert {"start": 2, "end": 3, "type": "LOC", "text": "Espoo"} in found[0]["entities"]
+
+
+def test_paragraphs_are_split_into_sentences(trained: str) -> None:
+    """Their sentences have the predictions that they have on lines of their own."""
+    Path("sentences.txt").write_text("Mr. Bo met Ann.\nGhent w5!\nw3 w1 Bo.\n")
+    Path("paragraphs.txt").write_text("Mr. Bo met Ann. Ghent w5!\n\nw3 w1 Bo.\n")
+    Path("wrapped.txt").write_text("Mr. Bo met\nAnn. Ghent\nw5!\n\nw3 w1 Bo.\n")
+    wanted = run("task", "predict", "run", "sentences.txt", "--tokenizer", "ptb")
+    assert wanted.count("\n\n") == 3
+    for text in ("paragraphs", "wrapped"):
+        assert run("task", "predict", "run", f"{text}.txt", "--tokenizer", "ptb", "--text", text) == wanted
+        piped = Path(f"{text}.txt").read_text()
+        assert run("task", "predict", "run", "-", "--tokenizer", "ptb", "--text", text, text=piped) == wanted
+
+
+def test_paragraphs_are_split_by_the_rules_of_their_language(
+    trained: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a language without rules, it is said that those of English were taken."""
+    monkeypatch.setattr("elmo.text.choice.is_split_by_language", lambda _: False)
+    Path("text.txt").write_text("Ann met Bo . Espoo w4 .\n")
+    command = ["task", "predict", "run", "text.txt", "--text", "paragraphs"]
+    assert run_main(command, monkeypatch, capsys)[2] == ""
+    code, out, error = run_main([*command, "--language", "eu"], monkeypatch, capsys)
+    assert (code, out.count("\n\n")) == (0, 2)
+    assert error.startswith("elmo: text.txt: sentences of language eu are split by our rules, which know the abbrev")
+    for options, says in (
+        (["--language", "Basque"], "language Basque: is not the code of a language"),
+        (["--text", "plain", "--language", "eu"], "--language eu: text.txt is read as plain, which is not split"),
+    ):
+        code, out, error = run_main([*command, *options], monkeypatch, capsys)
+        assert (code, out) == (2, "")
+        assert error.startswith(f"elmo: {says}")
+
+
+def test_errors_in_wrapped_text_have_the_number_of_the_line(
+    trained: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = get_task("ner")
+    parse = task.parse
+
+    def refuse(line: str, tokenize: Tokenizer) -> object:
+        if "Bo" in line:
+            raise ElmoError("refused")
+        return parse(line, tokenize)
+
+    monkeypatch.setattr(task, "parse", refuse)
+    Path("text.txt").write_text("Ann\nmet.\n\nW0 w1. W2 w4\nw3. Bo w5\nw6.\n")
+    command = ["task", "predict", "run", "text.txt", "--text", "wrapped", "--tokenizer", "ptb"]
+    code, _, error = run_main(command, monkeypatch, capsys)
+    assert (code, error) == (2, "elmo: text.txt, line 5: refused\n")
+
+
+def test_text_that_is_laid_out_in_another_way_is_noted(
+    trained: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("text.txt").write_text("Ann met Bo . They left Ghent . It rained .\n" * 20)
+    command = ["task", "predict", "run", "text.txt"]
+    code, _, error = run_main(command, monkeypatch, capsys)
+    assert code == 0
+    assert error == (
+        "elmo: text.txt: most lines hold several sentences, and each line is read as one; pass --text paragraphs\n"
+    )
+    assert run_main([*command, "--text", "paragraphs"], monkeypatch, capsys)[2] == ""
+    Path("text.txt").write_text("1\tAnn\t_\t_\t_\t_\t_\t_\t_\t_\n")
+    assert run_main(command, monkeypatch, capsys)[2].endswith(
+        "looks like CoNLL-U, and is read as plain text; pass --text conllu\n"
+    )
 
 
 def test_evaluate_can_read_files_with_other_columns(trained: str) -> None:

@@ -302,6 +302,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
         "elmo task predict entities/ text.txt > tagged.conll",
         'echo "They\'ve met in Espoo." | elmo task predict entities/ - --tokenizer ptb --json',
         "elmo task predict tagger/ treebank.conllu.xz > tagged.conllu",
+        "elmo task predict tagger/ novel.txt --text paragraphs > tagged.conllu",
         'printf "A dog runs.\\tAn animal moves.\\n" | elmo task predict snli-run/ -',
         'printf "They met in Espoo.\\tWhere did they meet?\\n" | elmo task predict squad-run/ -',
     ),
@@ -319,14 +320,29 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     "--text",
     "layout",
     metavar="FORMAT",
-    help="plain; for tag, ner and classify also conllu; for tag columns, as in the training set of RUN. Default: "
-    "conllu for a FILE so named (x.conllu, x.conllu.xz), and plain for others.",
+    help="plain, as above. For ner, sst, srl and tag also paragraphs (one a line) or wrapped (paragraphs of several "
+    "lines, which end at a blank line); these are split into sentences. For tag, ner and classify also conllu. For tag "
+    "columns, as in the training set of RUN. Default: conllu for a FILE so named (x.conllu, x.conllu.xz), and plain "
+    "for others.",
+)
+@click.option(
+    "--language",
+    metavar="CODE",
+    help="Language of the text, such as de, by whose rules paragraphs are split into sentences. Default: that of the "
+    "tokenizer, such as spacy:de, or of the biLM's training text.",
 )
 @encoding_option
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on each line, for use by programs.")
 def predict(
-    run: Path, file: str, tokenizer: str | None, layout: str | None, encoding: str, device: str, as_json: bool
+    run: Path,
+    file: str,
+    tokenizer: str | None,
+    layout: str | None,
+    language: str | None,
+    encoding: str,
+    device: str,
+    as_json: bool,
 ) -> None:
     """Print the predictions of the model in the folder RUN for each line of a text. Blank lines are skipped.
 
@@ -357,7 +373,7 @@ def predict(
     if others:
         raise ElmoError(f"{file}: matches {len(others) + 1} files; name only one")
     trained = load(run, device=device)
-    found = read_unanswered(trained, path, layout or layout_of(trained.task, path), encoding, tokenizer)
+    found = read_unanswered(trained, path, layout or layout_of(trained.task, path), encoding, tokenizer, language)
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
     for chunk in in_chunks(found, trained.task.length, CHUNK, CHUNK_TOKENS):
         for example, prediction in zip(chunk, trained.predict(chunk), strict=True):

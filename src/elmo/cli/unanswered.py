@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import click
+
+from elmo.cli.shared import on_one_line
 from elmo.errors import ElmoError
-from elmo.tasks.task import Task, parse_file
+from elmo.tasks.task import Task, parse_pieces
 from elmo.tasks.trained import TrainedTask
-from elmo.text.choice import sample_of
+from elmo.text.choice import note_on_sentences, sample_of
+from elmo.text.decoding import read_lines, shown_name
+from elmo.text.languages import require_code
 from elmo.text.opening import kind_by_name
-from elmo.text.tokenizers import get_tokenizer
+from elmo.text.reading import Reading, raw_sentences
+from elmo.text.suspicion import note_on_layout
+from elmo.text.tokenizers import get_tokenizer, language_of
 
 PLAIN = "plain"
 """The value of `--text` for text without any format."""
+
+SPLIT = ("paragraphs", "wrapped")
+"""The values of `--text` for plain text whose paragraphs are split into sentences."""
 
 CHUNK, CHUNK_TOKENS = 512, 16_384
 """Most examples, and about how many tokens, are predicted together.
@@ -38,27 +48,52 @@ def layout_of(task: Task[Any, Any, Any], path: str) -> str:
 
 
 def read_unanswered(
-    trained: TrainedTask[Any, Any], path: str, layout: str, encoding: str, tokenizer: str | None
+    trained: TrainedTask[Any, Any],
+    path: str,
+    layout: str,
+    encoding: str,
+    tokenizer: str | None = None,
+    language: str | None = None,
 ) -> Iterator[Any]:
     """Return the examples of a file, which are read one by one.
 
     Args:
         trained: A trained model.
         path: The file, or "-".
-        layout: `PLAIN`, or one of the task's `layouts`.
+        layout: `PLAIN`, one of the task's `layouts`, or one of `SPLIT` if the task makes examples from sentences.
         encoding: The encoding of the file.
         tokenizer: The name of the tokenizer for plain text. None takes the one that fits the training set.
+        language: The language by whose rules paragraphs are split. None takes that of the tokenizer, or of the text
+            that the biLM was trained on.
 
     Raises:
-        ElmoError: If the task has no such layout, or the tokenizer is unknown or has nothing to do.
+        ElmoError: If the task has no such layout, or the tokenizer or the language is unknown or has nothing to do.
     """
     task = trained.task
-    if layout == PLAIN:
-        sample = sample_of([path], encoding)
-        name = tokenizer or trained.tokenizer_for("" if sample is None else sample.text)
-        return parse_file(task, path, encoding, get_tokenizer(name))
-    if layout not in task.layouts:
-        raise ElmoError(f"--text {layout}: {task.name} reads {', '.join((PLAIN, *task.layouts))}")
-    if tokenizer is not None:
-        raise ElmoError(f"--tokenizer {tokenizer}: {path} is read as {layout}, whose words are given; leave it out")
-    return task.read_layout(path, layout, trained.recipe, encoding)
+    known = (PLAIN, *(SPLIT if task.takes_sentence else ()), *task.layouts)
+    if layout not in known:
+        raise ElmoError(f"--text {layout}: {task.name} reads {', '.join(known)}")
+    if language is not None and layout not in SPLIT:
+        raise ElmoError(
+            f"--language {language}: {path} is read as {layout}, which is not split into sentences; leave it out"
+        )
+    if layout in task.layouts:
+        if tokenizer is not None:
+            raise ElmoError(f"--tokenizer {tokenizer}: {path} is read as {layout}, whose words are given; leave it out")
+        return task.read_layout(path, layout, trained.recipe, encoding)
+    require_code(language)
+    sample = sample_of([path], encoding)
+    text = "" if sample is None else sample.text
+    tokenizer = tokenizer or trained.tokenizer_for(text)
+    notes: list[str | None] = []
+    if task.takes_sentence and "conllu" in task.layouts:  # which the note may advise
+        notes.append(note_on_layout(text, layout if layout in SPLIT else "sentences"))
+    if layout in SPLIT:
+        language = language or language_of(tokenizer) or (trained.text and trained.text.language)
+        notes.append(note_on_sentences(layout, language))
+        pieces = raw_sentences(path, Reading(text=layout, encoding=encoding, language=language))
+    else:
+        pieces = task.pieces(read_lines(path, encoding))
+    for note in filter(None, notes):
+        click.echo(f"elmo: {on_one_line(f'{shown_name(path)}: {note}')}", err=True)
+    return parse_pieces(task, pieces, path, get_tokenizer(tokenizer))

@@ -17,7 +17,6 @@ from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
 from elmo.text.conllu import without_spaces
-from elmo.text.decoding import read_lines
 from elmo.text.tokenizers import Tokenizer
 from elmo.training.recipes import read_recipe
 
@@ -97,6 +96,9 @@ class Task(ABC, Generic[R, E, P]):
     shared: tuple[str, ...] = ()
     """The keys of the recipe that all models of an ensemble must have in common, besides the labels and the tokenizer.
     """
+
+    takes_sentence: bool = False
+    """Whether an example is made from a sentence, so that a paragraph can be split into several."""
 
     layouts: tuple[str, ...] = ()
     """The formats besides plain text in which examples without gold answers can be given, for `--text` of `elmo task
@@ -252,20 +254,22 @@ class Task(ABC, Generic[R, E, P]):
         return -self.length(example)
 
 
-def parse_file(task: Task[Any, E, Any], path: str, encoding: str, tokenize: Tokenizer) -> Iterator[E]:
+def parse_pieces(
+    task: Task[Any, E, Any], pieces: Iterable[tuple[int, str]], path: str, tokenize: Tokenizer
+) -> Iterator[E]:
     """Yield the examples of a plain text, which have no gold answers.
 
     Args:
-        task: The task, whose `pieces` of the text become examples.
-        path: The file, or `-` for the standard input.
-        encoding: The encoding of the text.
+        task: The task.
+        pieces: The text of each example, with the number of its first line (see `Task.pieces`).
+        path: The file that they are from, or `-` for the standard input.
         tokenize: The tokenizer that the text needs.
 
     Raises:
         ElmoError: If the text does not have the form that the task expects. It names the file and the line.
     """
     name = Path(path).name.partition(".")[0] if path != "-" else ""
-    for number, (line, text) in enumerate(task.pieces(read_lines(path, encoding))):
+    for number, (line, text) in enumerate(pieces):
         try:
             yield task.named(task.parse(text, tokenize), name, number)
         except ElmoError as error:

@@ -172,9 +172,7 @@ def tokenize_block(block: TextBlock, reading: Reading) -> tuple[list[list[str]],
         sentences, numbers = list(map(tokenize, lines)), range(len(lines))
     else:
         sentences, starts = list[list[str]](), list[int]()
-        line = end = 0
-        for start, sentence in split_text(block.text, reading.text, reading.language):
-            line, end = line + block.text.count("\n", end, start), start
+        for line, sentence in _sentences_of(block, reading):
             if tokens := tokenize(sentence):
                 sentences.append(tokens)
                 starts.append(line)
@@ -182,6 +180,24 @@ def tokenize_block(block: TextBlock, reading: Reading) -> tuple[list[list[str]],
     if reading.lowercase:
         sentences = lower_all(sentences)
     return sentences, numbers
+
+
+def raw_sentences(path: str | Path, reading: Reading) -> Iterator[tuple[int, str]]:
+    """Yield the sentences of a file in one of the layouts `RAW`, not tokenized, each with the number of its first line.
+
+    Lines are counted from 1.
+    """
+    for block in read_text_blocks(path, reading):
+        for line, sentence in _sentences_of(block, reading):
+            yield block.line + line, sentence
+
+
+def _sentences_of(block: TextBlock, reading: Reading) -> Iterator[tuple[int, str]]:
+    """Yield the sentences of a block, each with the number of the block's line on which it begins, from 0."""
+    line = end = 0
+    for start, sentence in split_text(block.text, reading.text, reading.language):
+        line, end = line + block.text.count("\n", end, start), start
+        yield line, sentence
 
 
 def split_text(text: str, layout: str, language: str | None = None) -> Iterator[tuple[int, str]]:

@@ -339,7 +339,7 @@ def test_spaces_in_words_are_printed_as_prepare_reads_them(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["dev.conllu", "--text", "json"], "--text json: tag reads plain, conllu, columns"),
+        (["dev.conllu", "--text", "json"], "--text json: tag reads plain, paragraphs, wrapped, conllu, columns"),
         (["dev.conllu", "--tokenizer", "ptb"], "--tokenizer ptb: dev.conllu is read as conllu, whose words are given"),
         (["dev.conllu", "--text", "columns"], "the model was trained on CoNLL-U, so no columns are known"),
     ],

@@ -113,6 +113,7 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
     """Reads CoNLL columns or CoNLL-U in any tagging scheme, scores as conlleval does, and writes BIO."""
 
     name, metric, recipe, reading = "ner", "f1", NerRecipe, ("token_column", "misc_key")
+    takes_sentence = True
     layouts = ("conllu",)
 
     def read(self, path: str, recipe: NerRecipe) -> list[NerExample]:

@@ -20,6 +20,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
     """Reads the columns of PropBank and CoNLL, scores as srl-eval.pl does, and writes tokens and columns."""
 
     name, metric, recipe, reading = "srl", "f1", SrlRecipe, ("format",)
+    takes_sentence = True
 
     def read(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
         """Read the sentences of a file."""

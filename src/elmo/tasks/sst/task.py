@@ -170,6 +170,7 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
 
     name, metric, recipe = "sst", "accuracy", SstRecipe
     reading_text = ("binary", "quotes")
+    takes_sentence = True
 
     def read(self, path: str, recipe: SstRecipe) -> list[SstExample]:
         """Read the whole sentences of a file of trees."""

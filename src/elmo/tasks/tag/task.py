@@ -23,6 +23,7 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
 
     name, metric, recipe, reading = "tag", "mean", TagRecipe, ("columns",)
     reading_text = ("targets",)  # which must be among the columns
+    takes_sentence = True
     layouts = ("conllu", "columns")
 
     def read(self, path: str, recipe: TagRecipe) -> list[ColumnSentence]:
