@@ -8,7 +8,7 @@ import pytest
 
 from commands import run_main
 from elmo.pretrain.choice import choose_recipe
-from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.training.recipes import write_recipe
 
@@ -21,7 +21,7 @@ def test_the_length_of_the_text_decides(num_tokens: int, name: str, wide: int, t
     recipe, line = choose_recipe(num_tokens, tmp_path / "run", {})
     named = load_pretraining_recipe(name)
     assert (recipe.char_cnn.num_filters, recipe.lstm.projection_dim) == (named.char_cnn.num_filters, wide)
-    assert line.startswith(f"auto: {num_tokens:,} tokens: recipe {name}")
+    assert line.startswith(f"recipe {name}, chosen for {num_tokens:,} tokens")
     assert f"; {2 * wide} wide with " in line
     assert "\n" not in line
     _, line = choose_recipe(num_tokens, tmp_path / "run", {"bidirectional": False})
@@ -56,6 +56,48 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     assert line.endswith(", 3 epochs")
 
 
+def test_a_device_without_bf16_trains_in_float32(tmp_path: Path) -> None:
+    """The recipe `en` has bf16, which takes ten times as long on a processor without instructions for it."""
+    for gains, precision in ((True, "bf16"), (False, "float32")):
+        recipe, line = choose_recipe(10**8, tmp_path / "run", {}, gains_by_bf16=gains)
+        assert recipe.training.precision == precision
+        assert f", {precision}, " in line
+    recipe, _ = choose_recipe(10**8, tmp_path / "run", {"training.precision": "bf16"}, gains_by_bf16=False)
+    assert recipe.training.precision == "bf16"
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_the_command_asks_whether_the_device_gains_by_bf16(
+    gains: bool, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It does not change a recipe that the user names, but says what would be faster."""
+
+    def choose(*_: object, gains_by_bf16: bool) -> tuple[Recipe, str]:
+        return load_pretraining_recipe("tiny", {"training.max_steps": 1}), f"gains: {gains_by_bf16}"
+
+    monkeypatch.setattr("elmo.nn.precision.device_gains_by_bf16", lambda _: gains)
+    monkeypatch.setattr("elmo.pretrain.choice.choose_recipe", choose)
+    command = ["pretrain", str(corpus.folder), str(tmp_path / "chosen"), "--device", "cpu"]
+    assert run_main(command, monkeypatch, capsys)[2] == f"gains: {gains}\n"
+    command = ["pretrain", str(corpus.folder), str(tmp_path / "named"), "--device", "cpu", "--recipe", "tiny"]
+    command += ["--max-steps", "1", "--set", "training.precision=bf16"]
+    said = "elmo: recipe tiny trains in bf16, which is slower than float32 on this device; pass --set training.prec"
+    for is_new in (True, False):
+        code, _, err = run_main(command, monkeypatch, capsys)
+        assert code == 0
+        assert err.startswith(said) == (is_new and not gains)
+
+
+def test_a_start_needs_the_recipe_of_its_model(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The length of the text says nothing about the sizes of the model."""
+    command = ["pretrain", str(corpus.folder), str(tmp_path / "run"), "--from", "model"]
+    code, _, err = run_main(command, monkeypatch, capsys)
+    assert code == 2
+    assert err.startswith("elmo: --from: the recipe has to be the one that MODEL was trained with; name it")
+
+
 def test_a_run_goes_on_with_its_own_recipe(tmp_path: Path) -> None:
     """A later version of the package may choose a different recipe for the same text."""
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
@@ -66,11 +108,12 @@ def test_a_run_goes_on_with_its_own_recipe(tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoints" / "step-000000001.safetensors").touch()
     recipe, line = choose_recipe(44_044, tmp_path / "run", {"training.max_steps": 7})
     assert recipe == load_pretraining_recipe("tiny", {"training.max_steps": 7})
-    assert line == f"auto: goes on with {tmp_path / 'run' / 'recipe.yaml'}, 7 steps, which read 4,480 tokens"
+    own = tmp_path / "run" / "recipe.yaml"
+    assert line == f"recipe {own}, with which the run was begun; 7 steps, which read 4,480 tokens"
     assert choose_recipe(44_044, tmp_path / "run", {})[0].training.max_steps is None, "only of the first start"
     recipe, line = choose_recipe(44_044, tmp_path / "run", {"training.max_minutes": 9})
     assert recipe.training.max_minutes == 9
-    assert line.endswith("recipe.yaml, 10 epochs, at most 9 minutes")
+    assert line.endswith("; 10 epochs, at most 9 minutes")
 
 
 @pytest.mark.parametrize(("name", "limit"), [("mini", None), ("en", 23_809)])
@@ -89,7 +132,7 @@ def test_the_command_says_what_it_chose_and_goes_on(
 ) -> None:
     command = ["pretrain", str(corpus.folder), str(tmp_path / "run"), "--device", "cpu"]
     command += ["--set", "training.batch_size=4", "--set", "lstm.dim=16", "--set", "lstm.projection_dim=8"]
-    for steps, said in ((1, f"auto: {corpus.num_tokens:,} tokens: recipe little"), (2, "auto: goes on with ")):
+    for steps, said in ((1, f"recipe little, chosen for {corpus.num_tokens:,} "), (2, f"recipe {tmp_path}")):
         code, out, err = run_main([*command, "--max-steps", str(steps)], monkeypatch, capsys)
         assert code == 0
         assert err.startswith(said)

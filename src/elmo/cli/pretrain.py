@@ -104,9 +104,13 @@ def command(
     each batch among themselves: the recipe's batch_size is the total of all processes.
     """
     from elmo import formats
+    from elmo.nn.devices import find_device
+    from elmo.nn.precision import device_gains_by_bf16
+    from elmo.pretrain.checkpoint import has_checkpoint
     from elmo.pretrain.choice import AUTO, choose_recipe
     from elmo.pretrain.loop import Pretrainer
     from elmo.pretrain.recipe import load_pretraining_recipe
+    from elmo.pretrain.run_folder import CHECKPOINTS
     from elmo.text.corpus import Corpus
     from elmo.training.recipes import parse_override
 
@@ -118,16 +122,26 @@ def command(
         raise ElmoError("--evaluate-every: there is no text to measure on; name one with --heldout")
     if heldout is None and tokenizer is not None:
         raise ElmoError("--tokenizer: there is no held-out text to cut; name one with --heldout")
+    is_new = not has_checkpoint(run / CHECKPOINTS)
+    if is_new and start is not None and recipe == AUTO:
+        raise ElmoError("--from: the recipe has to be the one that MODEL was trained with; name it with --recipe")
     opened = Corpus.open(corpus)
     sentences = [] if heldout is None else _read_heldout(heldout, opened, tokenizer)
     model = None if start is None else formats.load(start)
+    gains_by_bf16 = device_gains_by_bf16(find_device(device))
+    note: str | None = None
     if recipe == AUTO:
-        chosen, reason = choose_recipe(opened.num_tokens, run, settings)
+        chosen, note = choose_recipe(opened.num_tokens, run, settings, gains_by_bf16=gains_by_bf16)
     else:
-        chosen, reason = load_pretraining_recipe(recipe, settings), None
+        chosen = load_pretraining_recipe(recipe, settings)
+        if is_new and chosen.training.precision == "bf16" and not gains_by_bf16:
+            note = (
+                f"elmo: recipe {recipe} trains in bf16, which is slower than float32 on this device; pass --set "
+                "training.precision=float32"
+            )
     training = Pretrainer(opened, run, chosen, start=model, heldout=sentences, device=device, tensorboard=tensorboard)
-    if reason is not None and training.processes.is_first:
-        click.echo(reason, err=True)
+    if note is not None and training.processes.is_first:
+        click.echo(note, err=True)
     training.train()
     training.processes.leave()
     if training.processes.is_first:  # one line, however many processes there are

@@ -69,6 +69,15 @@ def device_multiplies_bf16(device: torch.device) -> bool:
     return device.type == "cpu" and _native.multiplies_bf16()
 
 
+def device_gains_by_bf16(device: torch.device) -> bool:
+    """Return whether training on `device` is faster in bf16 than in float32.
+
+    It is on GPUs with such instructions and on most processors with them. On a processor without them it took ten times
+    as long (docs/lab-notes.md).
+    """
+    return _native.gains_by_bf16() if device.type == "cpu" else device_multiplies_bf16(device)
+
+
 def fast_dtype(device: torch.device) -> torch.dtype:
     """Return the type that `device` multiplies fastest: bfloat16 if it has instructions for it, otherwise float32."""
     return torch.bfloat16 if device_multiplies_bf16(device) else torch.float32

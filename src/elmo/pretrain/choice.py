@@ -34,7 +34,9 @@ _SIZES = (
 (docs/lab-notes.md)."""
 
 
-def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object]) -> tuple[Recipe, str]:
+def choose_recipe(
+    num_tokens: int, folder: Path, settings: Mapping[str, object], *, gains_by_bf16: bool = True
+) -> tuple[Recipe, str]:
     """Choose a recipe by the length of the text, or take the one that the run in `folder` was begun with.
 
     Args:
@@ -43,12 +45,14 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
             another version of this package would now choose another one. Limits of steps and minutes are the
             exception: as with any recipe, they hold if `settings` has them, or the recipe that is chosen now.
         settings: Keys of the recipe to change and their values, as in `load_pretraining_recipe`.
+        gains_by_bf16: Whether the device is faster in bf16 than in float32. If not, a new run trains in float32.
 
     Returns:
         The recipe, and one line that says what was chosen and why.
     """
     size = next(size for size in _SIZES if num_tokens < size.below)
-    recipe = load_pretraining_recipe(size.name, {**size.changes, **settings})
+    precision = {} if gains_by_bf16 else {"training.precision": "float32"}
+    recipe = load_pretraining_recipe(size.name, {**size.changes, **precision, **settings})
     if (folder / RECIPE).exists() and has_checkpoint(folder / CHECKPOINTS):
         own = str(folder / RECIPE)
         # A limit of steps says nothing about a model of other sizes: that of `en` would end a run of `mini` too early.
@@ -56,11 +60,12 @@ def choose_recipe(num_tokens: int, folder: Path, settings: Mapping[str, object])
         limited = recipe.training if is_same else PretrainingConfig()
         limits = {f"training.{key}": getattr(limited, key) for key in ("max_steps", "max_minutes")}
         recipe = load_pretraining_recipe(own, {**limits, **settings})
-        return recipe, f"auto: goes on with {own}, {_end_of(recipe.training, num_tokens)}"
-    bound = "" if size.below == float("inf") else f", for fewer than {size.below:,.0f}"
+        return recipe, f"recipe {own}, with which the run was begun; {_end_of(recipe.training, num_tokens)}"
+    bound = "" if size.below == float("inf") else f" (fewer than {size.below:,.0f})"
     return recipe, (
-        f"auto: {num_tokens:,} tokens: recipe {size.name}{bound}; {recipe.bilm.width} wide with "
-        f"{recipe.lstm.dim} cells, dropout {recipe.training.dropout:g}, {_end_of(recipe.training, num_tokens)}"
+        f"recipe {size.name}, chosen for {num_tokens:,} tokens{bound}; {recipe.bilm.width} wide with "
+        f"{recipe.lstm.dim} cells, dropout {recipe.training.dropout:g}, {recipe.training.precision}, "
+        f"{_end_of(recipe.training, num_tokens)}"
     )
 
 
