@@ -105,3 +105,14 @@ def test_a_tagger(folder: Path) -> None:
     assert len(names["found"]["upos"]) == 6
     assert (folder / "novel.conllu").read_text(encoding="utf-8").count("\n\n") == 2
     assert (folder / "tagged.conllu").read_text(encoding="utf-8").count("\n\n") == 4
+
+
+@pytest.mark.parametrize("mark", ["", "# newdoc\n"])
+def test_a_treebank_is_split(mark: str, folder: Path) -> None:
+    """Each sentence is in one part, and those of a text, or of a block, stay together."""
+    texts = [mark + "".join(f"# text = {text}.{n}\n1\tA\t_\n\n" for n in range(20)) for text in range(30)]
+    (folder / "treebank.conllu").write_text("".join(texts))
+    exec(blocks(page("tagging.md"), "python")[0], {})
+    parts = [(folder / f"{name}.conllu").read_text() for name in ("train", "dev", "test")]
+    assert [part.count("# text") for part in parts] == [480, 60, 60]
+    assert sorted(text for part in parts for text in texts if text in part) == sorted(texts)

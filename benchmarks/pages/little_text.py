@@ -199,15 +199,15 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
         items.append(
             f"With ELMo, {len(better)} of the {len(gains)} scores of {len(mean_of)} old languages are higher than "
             f"without it{span}. On average, the difference is {statistics.mean(gains):.2f} points: {by_language}. A "
-            "gain below the standard deviation may be due to chance."
+            "gain smaller than the standard deviations in the table may be due to chance."
             + ("" if english is None else f" In English, with more words and a larger biLM, it is {english:+.1f}.")
         )
     if leads:
         items.append(
-            "LiBERTus, a transformer pretrained from random weights on such texts, has lower scores than the tagger "
-            f"with ELMo in {sum(lead > 0 for lead in leads)} of {len(leads)} comparisons, by "
-            f"{statistics.mean(leads):.1f} points on average, and lower ones than the tagger without ELMo in "
-            f"{sum(lead > 0 for lead in plain_leads)}, by {statistics.mean(plain_leads):.1f} points."
+            f"{sum(lead > 0 for lead in leads)} of the {len(leads)} scores of LiBERTus, a transformer pretrained from "
+            "random weights on such texts, are lower than those of the tagger with ELMo, by "
+            f"{statistics.mean(leads):.1f} points on average. {sum(lead > 0 for lead in plain_leads)} are lower than "
+            f"those of the tagger without ELMo, by {statistics.mean(plain_leads):.1f}."
         )
     if minutes:
         items.append(f"A tagger with ELMo on so little text takes {min(minutes):.0f} to {max(minutes):.0f} minutes.")
