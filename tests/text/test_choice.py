@@ -224,11 +224,17 @@ def test_the_first_text_with_marks_is_looked_at(tmp_path: Path) -> None:
     assert beginning_of(names[:1]) == ""
 
 
-def test_standard_input_is_looked_at_until_there_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text may arrive in any pieces, and after that it is still read from its start."""
+def test_standard_input_is_looked_at_as_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text may arrive in any pieces, one after the heading for example, and is then still read from its start."""
+    text = "Chapter one.\n" + "They saw a new play , wie schön .\n" * SAMPLE_CHARACTERS
+    (tmp_path / "text").write_text(text)
+    wanted = beginning_of([str(tmp_path / "text")])
+    stdin(monkeypatch, *(line.encode() for line in text.splitlines(keepends=True)))
+    assert beginning_of(["-"]) == wanted
+    assert looks_tokenized(wanted or "")
     parts = ("\ufeffLETTERS\r\n".encode(), "Sïe, ".encode()[:2], "Sïe, ".encode()[2:], b"he\r\ncame. ", b"End")
     stdin(monkeypatch, *parts)
-    assert beginning_of(["-"]) == "LETTERS\nSïe, he\n", "only whole lines"
+    assert beginning_of(["-"]) == "LETTERS\nSïe, he\ncame. End"
     assert [*read_lines("-")] == ["LETTERS", "Sïe, he", "came. End"]
     stdin(monkeypatch, "é, b\né".encode()[:-1])
     assert beginning_of(["-"]) == beginning_of(["-"]) == "é, b\n", "and once more"

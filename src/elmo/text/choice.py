@@ -266,7 +266,7 @@ def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> Sample | None:
 def _beginning(path: str, encoding: str) -> str | None:
     if path == STDIN:
         check_encoding(encoding)
-        found = peek_stdin(SAMPLE_CHARACTERS, lambda head: looks_tokenized(_decoded(head, encoding)) is not None)
+        found = peek_stdin(4 * SAMPLE_CHARACTERS)  # as many characters as of a file, if each has four bytes
         # The reader of the whole text says what else it is.
         return None if found is None or describe_non_text(found[0]) else _decoded(found[0], encoding, is_whole=found[1])
     if Path(path).exists() and not Path(path).is_file():

@@ -64,13 +64,10 @@ def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, 
                 yield file, position, ()
 
 
-def peek_stdin(size: int, is_enough: Callable[[bytes], bool]) -> tuple[bytes, bool] | None:
+def peek_stdin(size: int) -> tuple[bytes, bool] | None:
     """Return the beginning of standard input, which `open_text` will still read from its start.
 
-    Args:
-        size: How many bytes are enough.
-        is_enough: Tells whether less is enough, too. It is asked when a line has ended. Otherwise this waits for more,
-            or for the end.
+    This waits until there are `size` bytes, or for the end: what is found in them must not depend on when they come.
 
     Returns:
         The bytes, and whether they are all there are; or None if there is no standard input, or none of bytes (as in a
@@ -84,7 +81,7 @@ def peek_stdin(size: int, is_enough: Callable[[bytes], bool]) -> tuple[bytes, bo
         more = stream.read1(size)
         head += more
         is_whole = not more
-        if is_whole or (b"\n" in more and is_enough(head)):
+        if is_whole:
             break
     sys.stdin = io.TextIOWrapper(io.BufferedReader(_PutBack(head, sys.stdin)))
     return head, is_whole
