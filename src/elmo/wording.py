@@ -1,11 +1,22 @@
-"""How numbers are written in messages, notes and cards."""
+"""How numbers and lists are written in messages, notes and cards."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+MOST_FILES = 5
+"""The number of files that are named. A text may have tens of thousands."""
 
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: "1 sentence", "2,000 sentences"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def file_names(names: Sequence[str]) -> str:
+    """Return the names of files, or the first of them and how many more there are; "" if there are none."""
+    more = f" and {len(names) - MOST_FILES:,} more files" if len(names) > MOST_FILES else ""
+    return ", ".join(names[:MOST_FILES]) + more
 
 
 def perplexity_text(value: float, digits: int = 2) -> str:

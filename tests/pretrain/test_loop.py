@@ -34,7 +34,7 @@ from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.objective import TrainingBatch
 from elmo.pretrain.perplexity import Perplexity, SentenceScore, score_sentences
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
-from elmo.pretrain.run_folder import CLAIM
+from elmo.pretrain.run_folder import CLAIM, text_facts
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
@@ -903,6 +903,14 @@ def test_a_finished_run_started_again_keeps_what_was_added(
     assert "held-out perplexity when last measured" in read_figures(tmp_path / "run")
     train(corpus, tmp_path / "run", recipe(max_steps=4))
     assert load(tmp_path / "run").warm_state is None
+
+
+def test_the_card_names_a_few_files_of_many(tmp_path: Path) -> None:
+    """The names of tens of thousands made the figures of a model too long to be read again."""
+    for number in range(7):
+        (tmp_path / f"{number}.txt").write_text("They saw it .\n" * 3)
+    facts = text_facts(prepare(str(tmp_path / "*.txt"), tmp_path / "corpus"))
+    assert facts["its files"] == "0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more files"
 
 
 @pytest.mark.parametrize("card", [None, "# My model, in my words\n"])

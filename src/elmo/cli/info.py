@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import examples, json_option, print_result, without_controls
-from elmo.wording import counted
+from elmo.wording import counted, file_names
 
 if TYPE_CHECKING:
     from elmo.embed.description import VectorFile
-
-SHOWN_FILES = 5
-"""How many files of a text are named."""
 
 
 @click.command(
@@ -40,7 +37,7 @@ def command(model: str, as_json: bool) -> None:
     from elmo.formats.sources import is_bundled
 
     # The name of a model of the package is never that of a folder here.
-    if not is_bundled(model) and (found := _describe_result(Path(model))) is not None:
+    if model and not is_bundled(model) and (found := _describe_result(Path(model))) is not None:
         sentence, figures = found
         print_result(f"{model}: {sentence}", {"path": model, **figures}, as_json)
         return
@@ -53,7 +50,8 @@ def command(model: str, as_json: bool) -> None:
     # import torch, which takes longer than everything else here, so other models are told without it.
     folder = Path(model)
     if (
-        not is_bundled(model)
+        model
+        and not is_bundled(model)
         and not is_native(folder)
         and ((folder / CONFIG).is_file() or any(folder.glob(f"seed-*/{CONFIG}")))
     ):
@@ -156,9 +154,7 @@ def _tell_vectors(vectors: VectorFile) -> str:
 
 def _inputs(source: Mapping[str, Any]) -> str:
     """Name the files of a text."""
-    names = [str(name) for name in source.get("inputs", ())]
-    more = f" and {len(names) - SHOWN_FILES} more files" if len(names) > SHOWN_FILES else ""
-    return ", ".join(names[:SHOWN_FILES]) + more or "a text"
+    return file_names([str(name) for name in source.get("inputs", ())]) or "a text"
 
 
 def _tell_run(folder: Path, runs: Sequence[Path], as_json: bool) -> None:

@@ -28,7 +28,7 @@ from elmo.text.corpus import Corpus
 from elmo.training.machine import machine_name
 from elmo.training.recipes import changed_key, write_recipe
 from elmo.training.run_folder import AttemptFiles
-from elmo.wording import perplexity_text
+from elmo.wording import file_names, perplexity_text
 
 RECIPE, CHECKSUM, START, CLAIM = "recipe.yaml", "corpus.sha256", "start.json", ".claim"
 CHECKPOINTS = "checkpoints"
@@ -300,7 +300,7 @@ def text_facts(corpus: Corpus) -> dict[str, str]:
     """
     source, settings = corpus.source, corpus.settings
     case = "lower-cased" if settings.lowercase else "case kept"
-    files = ", ".join(source.get("inputs", []))
+    files = file_names(source.get("inputs", []))
     facts = {
         "training text": f"{corpus.num_tokens:,} tokens in {corpus.num_sentences:,} sentences",
         "its files": files.encode("utf-8", "backslashreplace").decode(),  # as it is read back from the card
