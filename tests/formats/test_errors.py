@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from bridge import WORDS, assert_equal, make_model
 from elmo import formats
+from elmo.errors import ElmoError
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import CHANGES, OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, write
 from refusing import assert_refused
@@ -47,6 +48,14 @@ def change(folder: Path, **changes: Any) -> None:
 
 def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
     assert_refused(tmp_path / "nowhere", "nowhere", "no such file")
+
+
+def test_an_empty_name(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As a path it would be that of the current folder, which may hold a model."""
+    monkeypatch.chdir(folder)
+    with pytest.raises(ElmoError, match="the name of the model is empty; is it a variable that is not set"):
+        formats.load("")
+    assert OPTIONS_FILE in formats.load(".").origin
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:

@@ -76,6 +76,17 @@ def test_the_newest_checkpoint_is_the_one_that_the_list_names(tmp_path: Path) ->
         formats.load(tmp_path)
 
 
+def test_an_index_of_vectors_is_no_checkpoint(tmp_path: Path) -> None:
+    """`elmo index` makes folders that are named as a checkpoint's index file is."""
+    for name in ("a.index", "b.index"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(ElmoError, match="contains no model; expected"):
+        formats.load(tmp_path)
+    make(tmp_path)
+    (tmp_path / "checkpoint").unlink()
+    assert PREFIX in formats.load(tmp_path).origin
+
+
 def test_weights_written_from_it_come_first(tmp_path: Path) -> None:
     """The folder of a training often holds both, and vectors need only the weights, which have no softmax."""
     options, weights, _ = make(tmp_path)

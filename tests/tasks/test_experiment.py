@@ -120,6 +120,16 @@ def test_a_bilm_that_was_trained_along_is_in_the_run(files: Path, recipe: Recipe
     assert not torch.equal(tuned, original)
 
 
+def test_a_run_is_no_bilm_but_holds_one(files: Path, recipe: Recipe) -> None:
+    config = make_config(files, recipe())
+    Experiment(config).run()
+    with pytest.raises(
+        ElmoError, match=f"{config.folder}: is the run folder of a task, not a biLM; its biLM is {config.folder}/bilm$"
+    ):
+        formats.load(config.folder)
+    assert formats.load(config.folder / "bilm").bilm
+
+
 @pytest.mark.parametrize("vectors", ["cached", "trained"])
 def test_a_bilm_of_whole_words(vectors: str, files: Path, recipe: Recipe) -> None:
     """The biLM is kept in the run folder with its list of words, which it needs to read text."""

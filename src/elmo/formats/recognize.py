@@ -29,8 +29,7 @@ from elmo.formats.sources import (
     is_download,
     is_hub_name,
 )
-from elmo.formats.tensor_bundle import INDEX
-from elmo.formats.tensorflow import find_checkpoint, load_tensorflow, prefix_of
+from elmo.formats.tensorflow import find_checkpoint, indexes_in, load_tensorflow, prefix_of
 
 READS = (
     "a model folder (config.json, model.safetensors), published bilm weights (an .hdf5 file next to its options.json), "
@@ -77,6 +76,8 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
     """
     if not isinstance(source, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ElmoError(f"model: expected a path, a name or an address, found {type(source).__name__}")
+    if not str(source):
+        raise ElmoError("the name of the model is empty; is it a variable that is not set?")
     # The name comes before any path, so that it means the same in every working directory.
     if is_bundled(source):
         return _load_bundled(str(source), with_softmax)
@@ -129,7 +130,7 @@ def _load_hub(name: str, with_softmax: bool) -> Model:
 def _has_model(folder: Path) -> bool:
     """Return whether a folder has files that contain a model's weights, in any format."""
     names = (native.WEIGHTS, allennlp.WEIGHTS, many_langs.TOKENS, many_langs.ENCODER)
-    if any((folder / name).exists() for name in names) or any(folder.glob(f"*{INDEX}")):
+    if any((folder / name).exists() for name in names) or indexes_in(folder):
         return True
     return bool(_weight_files(folder))
 
@@ -137,6 +138,7 @@ def _has_model(folder: Path) -> bool:
 def _load_folder(folder: Path, with_softmax: bool, *, is_named: bool = True) -> Model:
     """Read the model of a folder. `is_named` is False if the folder's own name would mean nothing to people."""
     _require_elmo(folder)
+    _refuse_task(folder)
     # In other formats there may be a config.json, too, so that it alone is no sign of a native folder.
     if (folder / allennlp.WEIGHTS).exists():
         return load_allennlp(folder)
@@ -203,6 +205,15 @@ def _require_elmo(folder: Path) -> None:
     text = " ".join(value for value in (facts.get("name"), facts.get("tool")) if isinstance(value, str))
     if text and "elmo" not in text.lower() and "bilm" not in text.lower():
         raise ElmoError(f"{folder / META}: describes a model of another family, {text}; only ELMo models can be read")
+
+
+def _refuse_task(folder: Path) -> None:
+    """Refuse the run folder of a task, which has a `config.json` of its own and holds its biLM in a subfolder."""
+    values = read_json(folder / native.CONFIG) if (folder / native.CONFIG).is_file() else None
+    if isinstance(values, dict) and {"task", "recipe"} <= cast("dict[str, Any]", values).keys():
+        bilm = folder / "bilm"  # as `elmo.tasks.run_folder` names it
+        where = f"; its biLM is {bilm}" if bilm.is_dir() else ""
+        raise ElmoError(f"{folder}: is the run folder of a task, not a biLM{where}")
 
 
 # --- Files that belong to a file

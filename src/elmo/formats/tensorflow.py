@@ -79,13 +79,21 @@ def load_accumulators(prefix: Path) -> dict[str, Tensor]:
     return {f"{part}.{name}": torch.tensor(array) for part, sums in parts.items() for name, array in sums.items()}
 
 
+def indexes_in(folder: Path) -> list[Path]:
+    """Return the index files of the checkpoints in a folder.
+
+    The names of folders that `elmo index` makes often end as theirs do.
+    """
+    return [path for path in folder.glob(f"*{INDEX}") if path.is_file()]
+
+
 def find_checkpoint(folder: Path) -> Path | None:
     """Return the prefix of the newest checkpoint in a folder, as its list says, or of the only one; else None.
 
     Raises:
         ElmoError: If there are several checkpoints and no list that names one of them.
     """
-    found = sorted(path.with_name(path.name.removesuffix(INDEX)) for path in folder.glob(f"*{INDEX}"))
+    found = sorted(path.with_name(path.name.removesuffix(INDEX)) for path in indexes_in(folder))
     if (folder / LIST).is_file():
         with (folder / LIST).open(encoding="utf-8", errors="replace") as file:
             text = file.read(_LONGEST_LIST)
