@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
-from elmo.tasks.squad.data import Passage, parse_question, read_squad
+from elmo.tasks.squad.data import Passage, parse_question, read_squad, split_paths
 from elmo.text.tokenizers import get_tokenizer
 
 PTB = get_tokenizer("ptb")
@@ -85,6 +85,13 @@ def test_reads_plain_and_compressed(tmp_path: Path) -> None:
         assert len(second.spans) == 2  # a span counts once, even if several answers give it
         spans = [TEXT[slice(*second.context.characters(bounds))] for bounds in second.spans]
         assert spans == ["Grand Hotel", "Ghent"]
+
+
+def test_the_name_of_a_file_may_have_a_comma(tmp_path: Path) -> None:
+    path = write(tmp_path / "wiki, new.json", article(question()))
+    assert split_paths(path) == [str(path)]
+    assert split_paths(f"{path},b.json") == [f"{tmp_path}/wiki", " new.json", "b.json"]
+    assert len(read_squad(path, PTB)) == 1
 
 
 def test_files_and_articles_can_be_chosen(tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def read_squad(path: str | Path, tokenize: Tokenizer) -> list[SquadExample]:
 
 
 def split_paths(path: str | Path) -> list[str]:
-    """Return the files that a path stands for."""
-    return str(path).split(",")
+    """Return the files that a path stands for: the one of that name, or those between its commas."""
+    return [str(path)] if Path(path).is_file() else str(path).split(",")
 
 
 def parse_question(line: str, tokenize: Tokenizer) -> SquadExample:
