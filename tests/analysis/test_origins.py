@@ -89,6 +89,15 @@ def test_wanted_values_are_read() -> None:
             parse_wanted(options)
 
 
+def test_a_row_for_several_files_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("file\tyear\n1.txt\t1843\nb/2.txt\t1844\n")
+    files = ["a/1.txt", "b/1.txt", "b/2.txt", "b/2.txt"]
+    says = r"the row of '1\.txt' is taken for 2 files, such as 'a/1\.txt' and 'b/1\.txt'; if they differ, name each"
+    with pytest.warns(UserWarning, match=says):
+        found = read_metadata(tmp_path / "t.tsv", files)
+    assert found == (["year"], [["1843"], ["1843"], ["1844"], ["1844"]])
+
+
 def test_commas_separate_columns_in_csv(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('file,place\na.txt,"Down, Kent"\n"c","two\nlines"\n')
     with pytest.warns(UserWarning, match=r"t\.csv: has no row about 1 of the 3 files, such as 'letters/b\.txt\.gz'"):

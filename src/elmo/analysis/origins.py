@@ -256,7 +256,7 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
 
     Returns:
         The names of the other columns, and for each file its values in these columns, or none. A warning tells of files
-        without a row, and of rows about other files.
+        without a row, of rows about other files, and of a row that is taken for several files.
 
     Raises:
         ElmoError: If there is no column `file`, a row has another number of columns or a file of an earlier row, or no
@@ -287,6 +287,17 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
     if without:
         of_all = f"{len(without):,} of the {len(files):,} files"
         warnings.warn(f"{path}: has no row about {of_all}, such as {without[0]!r}", stacklevel=2)
+    by_row = dict[str, set[str]]()
+    for file, name in zip(files, names, strict=True):
+        if name is not None:
+            by_row.setdefault(name, set()).add(file)
+    if (several := next((name for name, group in by_row.items() if len(group) > 1), None)) is not None:
+        one, other, *_ = sorted(by_row[several])
+        warnings.warn(
+            f"{path}: the row of {several!r} is taken for {len(by_row[several]):,} files, such as {one!r} and "
+            f"{other!r}; if they differ, name each file with its folder",
+            stacklevel=2,
+        )
     if others := found.keys() - {*names}:
         of_all = f"{len(others):,} of its {len(found):,} rows"
         warnings.warn(f"{path}: the text has no file for {of_all}, such as {min(others)!r}", stacklevel=2)
