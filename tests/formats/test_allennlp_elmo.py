@@ -50,6 +50,15 @@ def test_shapes_mask_and_numbers(tmp_path: Path) -> None:
             assert not found[len(sentence) :].any()
 
 
+def test_what_only_the_softmax_needs_is_not_read(tmp_path: Path) -> None:
+    """A layer has no softmax, which may be larger than the biLM, and whose list of words may be wrong."""
+    folder, _, _ = make(tmp_path / "model", "softmax")
+    (folder / "vocab.txt").write_text("one\nword\n")
+    with pytest.raises(ElmoError, match=r"vocab\.txt: has"):
+        formats.load(folder)
+    assert elmo.Elmo(folder / OPTIONS_FILE, folder / WEIGHTS_FILE, 1)(elmo.batch_to_ids(SENTENCES))
+
+
 def test_boundaries_are_kept_when_asked(tmp_path: Path) -> None:
     layer, oracle = make_layer(tmp_path, dropout=0.0, keep_sentence_boundaries=True)
     output = layer(elmo.batch_to_ids(SENTENCES))

@@ -89,6 +89,15 @@ def model(tmp_path: Path) -> tuple[Path, Path, Oracle]:
     return folder / OPTIONS_FILE, folder / WEIGHTS_FILE, Oracle(weights, options)
 
 
+def test_what_only_the_softmax_needs_is_not_read(vocabulary: Path, tmp_path: Path) -> None:
+    folder, _, _ = make(tmp_path / "model", "softmax")
+    (folder / "vocab.txt").write_text("one\nword\n")
+    (tmp_path / "text.txt").write_text("A new play\n")
+    arguments = (vocabulary, tmp_path / "text.txt", folder / OPTIONS_FILE, folder / WEIGHTS_FILE, tmp_path / "out.hdf5")
+    dump_bilm_embeddings(*map(str, arguments))
+    assert list(read_weights(tmp_path / "out.hdf5")) == ["0"]
+
+
 def test_vectors_of_a_text(model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path) -> None:
     """Each sentence, even a blank one, starts from the state that the previous one left."""
     options, weights, oracle = model

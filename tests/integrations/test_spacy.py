@@ -87,6 +87,12 @@ def docs_of(*texts: str) -> list[Doc]:
     return [Doc(vocab, words=text.split()) for text in texts]
 
 
+def test_what_only_the_softmax_needs_is_not_read(tmp_path: Path) -> None:
+    folder, _, _ = make(tmp_path / "model", "softmax")
+    (folder / "vocab.txt").write_text("one\nword\n")
+    assert make_nlp(folder)(TEXT).has_vector
+
+
 def test_spacy_finds_both_without_an_import() -> None:
     """The installed package announces both, and spaCy loads them by name."""
     (factory,) = entry_points(group="spacy_factories", name="elmo")

@@ -212,7 +212,7 @@ def load_pair(options_file: str | Path | None, weight_file: str | Path | None) -
         if _URL.match(str(value)) and not is_address(str(value)):
             raise ElmoError(f"{name}: {value} is an address that can't be fetched; download it, and pass the path")
     options, weights = fetch_pair(*(str(value) for _, value in pair))
-    return load_bilm(weights, options)
+    return load_bilm(weights, options, with_softmax=False)
 
 
 def or_default(options_file: str | Path | None, weight_file: str | Path | None) -> Iterable[str | Path | None]:

@@ -183,7 +183,7 @@ def _longest(sentences: Sequence[Sentence]) -> int:
 
 
 def _load(options_file: str | Path, weight_file: str | Path) -> Embedder:
-    return Embedder(load_bilm(Path(weight_file), Path(options_file)))
+    return Embedder(load_bilm(Path(weight_file), Path(options_file), with_softmax=False))
 
 
 def _require_file(path: str | Path) -> None:

@@ -95,7 +95,7 @@ class CarriesBiLM(StoredAsFolder):
     def loaded(self) -> _Loaded:
         """The model. It is loaded on first access."""
         if self._loaded is None:
-            self._loaded = _shared(load(self.source), self.device, self.precision)
+            self._loaded = _shared(load(self.source, with_softmax=False), self.device, self.precision)
         return self._loaded
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
@@ -110,7 +110,7 @@ class CarriesBiLM(StoredAsFolder):
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
         """Read the model that `to_disk` stored, if any."""
         if (Path(path) / CONFIG).is_file():
-            self._loaded = _shared(load(path), self.device, self.precision)
+            self._loaded = _shared(load(path, with_softmax=False), self.device, self.precision)
         return self
 
 
