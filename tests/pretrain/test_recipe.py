@@ -97,6 +97,9 @@ def test_overrides_are_yaml_values() -> None:
         ("char_cnn.filters.x=1", "char_cnn.filters has no keys"),
         ("char_cnn.activation.name=3", "char_cnn.activation has no keys"),
         ("char_cnn.max_characters_per_token=400", "max_characters_per_token: 400 is more than 255"),
+        ("training={1: 2}", "training: unknown key '1'"),
+        ("training={~: 2}", "training: unknown key 'None'"),
+        ("training={a.b: 2}", "recipe key 'training.a.b': there is no 'a'"),
         ("training.batch_size", "expected KEY=VALUE"),
         ("training.batch_size=[", r"'\[' is not valid YAML"),
         ("training.batch_size=2024-13-01", "'2024-13-01' is not valid YAML"),
@@ -119,6 +122,9 @@ def test_the_recipe_is_not_blamed_for_a_wrong_setting(tmp_path: Path) -> None:
     write_recipe(load_pretraining_recipe("tiny"), mine := tmp_path / "mine.yaml")
     mine.write_text(mine.read_text().replace("batch_size: 32", "batch_size: many"))
     with pytest.raises(ElmoError, match=r"mine\.yaml: training: batch_size: expected int, found 'many'"):
+        load_pretraining_recipe(str(mine), {"training.seed": 4})
+    mine.write_text("- a list\n")
+    with pytest.raises(ElmoError, match=r"^\S+mine\.yaml: expected a mapping of keys, found list$"):
         load_pretraining_recipe(str(mine), {"training.seed": 4})
 
 

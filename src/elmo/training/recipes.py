@@ -79,10 +79,10 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
     except RecursionError:
         raise ElmoError(f"{where}: is nested too deeply; a recipe is a mapping of a few keys") from None
     changed = deepcopy(values)
-    for key, value in (overrides or {}).items():
-        _set(changed, key, value)
     given = ", ".join(f"{key}={shown(value)}" for key, value in (overrides or {}).items())
     try:
+        for key, value in (overrides or {}).items():
+            _set(changed, key, value)
         return from_mapping(kind, changed, f"{where} with {given}" if given else where)
     except ElmoError:
         from_mapping(kind, values, where)  # what is wrong in the recipe itself is said of it alone
@@ -160,17 +160,18 @@ def write_recipe(recipe: object, path: Path) -> None:
     path.write_text(yaml.safe_dump(to_mapping(recipe), sort_keys=False, default_flow_style=None), encoding="utf-8")
 
 
-def _set(values: Any, key: str, value: object) -> None:
+def _set(values: Any, key: str, value: object, within: str = "") -> None:
+    """Set a key with dots in the values of a recipe, or of its section `within`, which messages name."""
     *parents, last = key.split(".")
     for parent in parents:
         if not isinstance(values, dict) or parent not in values:
-            raise ElmoError(f"recipe key {key!r}: there is no {parent!r}")
+            raise ElmoError(f"recipe key {within + key!r}: there is no {parent!r}")
         values = values[parent]
     if not isinstance(values, dict):
-        raise ElmoError(f"recipe key {key!r}: {'.'.join(parents) or 'the recipe'} has no keys")
+        raise ElmoError(f"recipe key {within + key!r}: {'.'.join(parents) or 'the recipe'} has no keys")
     section = values.get(last)
     if isinstance(section, dict) and isinstance(value, Mapping):  # the section's other keys stay
-        for name, own in cast("Mapping[str, object]", value).items():
-            _set(section, name, own)
+        for name, own in cast("Mapping[object, object]", value).items():  # in YAML, a name can be a number
+            _set(section, str(name), own, f"{within}{key}.")
     else:
         values[last] = value
