@@ -27,6 +27,7 @@ from elmo.extras import import_extra
 from elmo.formats.files import write_all
 from elmo.progress import show_progress
 from elmo.schema import require_choice, require_positive
+from elmo.text.reading import lower
 
 Vectors = NDArray[np.float32]
 
@@ -165,7 +166,7 @@ class ChangeIndex:
             ElmoError: If fewer than two periods have uses of the word.
         """
         require_positive("top", top)
-        word = word.lower() if self.text.corpus.reading.lowercase else word
+        word = lower(word) if self.text.corpus.reading.lowercase else word
         mask = self.text.having([word])
         assert mask is not None
         mask &= self._period_of_token >= 0

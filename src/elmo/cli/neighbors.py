@@ -204,7 +204,7 @@ def command(
 
     tokens = None if sentence is None else cut(sentence)
     if lowercase:
-        word, among = word.lower(), tuple(map(str.lower, among))
+        word, among = lower(word), tuple(map(lower, among))
     known = {*(tokens or ()), *(index.text.types if index else ())}
     word, *others = (each if known.issuperset(each.split()) else _as_tokens(each, cut) for each in (word, *among))
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)

@@ -23,7 +23,7 @@ from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.nn.precision import own_products, product_dtype
 from elmo.targets import unfinished_folder
-from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.cache import LiveLayers, as_read
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import ElmoConfig
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
@@ -286,6 +286,12 @@ def test_a_bilm_in_lower_case_reads_words_so(
         monkeypatch.setattr(LiveLayers, "__call__", None)  # the caches have all words
     torch.testing.assert_close(found(SENTENCES).input, expected, rtol=0, atol=2e-6)
     assert not torch.allclose(kept(SENTENCES).input, expected, atol=1e-4)
+
+
+def test_special_words_stay_as_they_are_in_lower_case() -> None:
+    """The biLM has learned them so, since `elmo prepare` leaves them as they are."""
+    assert [*as_read([["Say", "<UNK>", "New York"]], lowercase=True)] == [("say", "<UNK>", "new_york")]
+    assert [*as_read([["Say", "New York"]], lowercase=False)] == [("Say", "New_York")]
 
 
 @pytest.mark.parametrize("vectors", ["live", "trained"])

@@ -24,6 +24,7 @@ from elmo.targets import PROGRESS, unfinished_folder, work_folder_of
 from elmo.tasks.recipe import ElmoConfig
 from elmo.text.choice import is_lower_case
 from elmo.text.conllu import without_spaces
+from elmo.text.reading import lower
 
 NAME = "{}.layers"
 """The name of a cache, after the fingerprint of its sentences."""
@@ -170,7 +171,7 @@ def as_read(sentences: Iterable[Sequence[str]], lowercase: bool) -> Iterator[tup
     """
     for sentence in sentences:
         words = map(without_spaces, sentence)
-        yield tuple(map(str.lower, words) if lowercase else words)
+        yield tuple(map(lower, words) if lowercase else words)
 
 
 def reads_lower_case(config: ElmoConfig, text: TextConfig | None) -> bool:
