@@ -104,7 +104,7 @@ def test_whitespace_for_tokenized_text_is_no_difference() -> None:
     assert choose_cut(TextConfig(), RAW, tokenizer="ptb").notes == (), "nobody knows what cut the training text"
     assert choose_cut(OWN, TOKENIZED, tokenizer="whitespace").notes == ()
     assert choose_cut(TextConfig(lowercase=True), TOKENIZED, lowercase=False).notes == (
-        "the model's training text was in lower case, and this text is not",
+        "the model's training text was converted to lower case, and this text is not",
     )
 
 

@@ -240,6 +240,15 @@ def test_no_tokens(tmp_path, content):
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
+@pytest.mark.parametrize(("layout", "language"), [("conllu", None), ("sentences", None), ("paragraphs", "de")])
+def test_the_language_counts_only_where_it_splits_sentences(layout, language, tmp_path, monkeypatch):
+    """A corpus of CoNLL-U is the same with sentencex and without."""
+    monkeypatch.setattr("elmo.text.prepare.is_split_by_language", lambda _: True)
+    (tmp_path / "text.txt").write_text("1\tSie\t_\t_\t_\t_\t_\t_\t_\t_\n\n" * 3)
+    corpus = prepare(str(tmp_path / "text.txt"), tmp_path / "corpus", text=layout, language="de")
+    assert corpus.settings.language == language
+
+
 def test_the_source_is_described_without_its_folders(text, tmp_path):
     """Cards are published, and the name of a folder may name a person. The description does not change the checksum."""
     described = prepare([str(text)], tmp_path / "described", language="en", license="cc0-1.0")

@@ -15,15 +15,12 @@ from elmo.text.choice import note_on_sentences, sample_of
 from elmo.text.decoding import read_lines, shown_name
 from elmo.text.languages import require_code
 from elmo.text.opening import kind_by_name
-from elmo.text.reading import Reading, raw_sentences
+from elmo.text.reading import SPLIT, Reading, raw_sentences
 from elmo.text.suspicion import note_on_layout
 from elmo.text.tokenizers import get_tokenizer, language_of
 
 PLAIN = "plain"
 """The value of `--text` for text without any format."""
-
-SPLIT = ("paragraphs", "wrapped")
-"""The values of `--text` for plain text whose paragraphs are split into sentences."""
 
 CHUNK, CHUNK_TOKENS = 512, 16_384
 """Most examples, and about how many tokens, are predicted together.
@@ -60,7 +57,7 @@ def read_unanswered(
     Args:
         trained: A trained model.
         path: The file, or "-".
-        layout: `PLAIN`, one of the task's `layouts`, or one of `SPLIT` if the task makes examples from sentences.
+        layout: `PLAIN`, one of the task's `layouts`, or one of `reading.SPLIT` if an example is made from a sentence.
         encoding: The encoding of the file.
         tokenizer: The name of the tokenizer for plain text. None takes the one that fits the training set.
         language: The language by whose rules paragraphs are split. None takes that of the tokenizer, or of the text

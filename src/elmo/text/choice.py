@@ -21,7 +21,7 @@ from elmo.text.conllu import layout_by_name, refuse_tokenizer
 from elmo.text.decoding import check_encoding, describe_non_text, read_blocks, read_lines
 from elmo.text.languages import require_code
 from elmo.text.opening import STDIN, peek_stdin
-from elmo.text.reading import Reading, TextBlock, tokenize_block
+from elmo.text.reading import SPLIT, Reading, TextBlock, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
 from elmo.text.tokenizers import is_code, language_of, refuse_code
 
@@ -88,8 +88,9 @@ def choose_cut(
 ) -> Choice:
     """Decide how a text is cut for a model.
 
-    Options that are given are followed. The rest is that of the model's training text if the text is raw. If it is
-    tokenized, it is cut at whitespace, and a line is a sentence.
+    Options that are given are followed. Otherwise, lower case and language are those of the model's training text. So
+    are tokenizer and layout, if the text is raw and no tokenizer is given. In all other cases a line is a sentence, and
+    is cut at whitespace unless a tokenizer is given.
 
     Args:
         own: How the model's training text was cut, or None if that is not known.
@@ -121,7 +122,7 @@ def choose_cut(
         notes.append(f"the model's training text was cut by tokenizer {known.tokenizer}, not by {tokenizer}")
     if own is not None and lowercase is not None and lowercase != own.lowercase:
         notes.append(
-            "the model's training text was in lower case, and this text is not"
+            "the model's training text was converted to lower case, and this text is not"
             if own.lowercase
             else "this text is converted to lower case, and the model's training text was not"
         )
@@ -222,7 +223,7 @@ def note_on_sentences(text: str, language: str | None) -> str | None:
         text: The layout.
         language: The language, or None if it is not known.
     """
-    if text in ("sentences", "conllu") or not is_not_english(language) or is_split_by_language(language):
+    if text not in SPLIT or not is_not_english(language) or is_split_by_language(language):
         return None
     return (
         f"sentences of language {language} are split by our rules, which know the abbreviations of English only; "

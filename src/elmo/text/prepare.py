@@ -46,7 +46,7 @@ from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, ren
 from elmo.text.languages import require_code
 from elmo.text.opening import STDIN
 from elmo.text.parallel import tokenize_files
-from elmo.text.reading import expand
+from elmo.text.reading import SPLIT, expand
 from elmo.text.rules import is_split_by_language
 from elmo.text.tokenizers import get_tokenizer, language_of
 from elmo.text.vocabulary import Vocabulary
@@ -119,7 +119,7 @@ def prepare(
         tokenizer, text, encoding, lowercase, min_count, max_vocabulary, max_characters, vocabulary is not None
     )
     # Our own rules take no notice of the language, and corpora from older versions were all made by them.
-    if text != "sentences" and is_split_by_language(known := language or language_of(tokenizer)):
+    if text in SPLIT and is_split_by_language(known := language or language_of(tokenizer)):
         settings = replace(settings, language=known)
     _check(settings, vocabulary)
     require_code(language)

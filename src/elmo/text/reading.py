@@ -21,8 +21,11 @@ from elmo.text.tokenizers import get_tokenizer
 RAW = ("sentences", "paragraphs", "wrapped")
 """The layouts of plain text: a sentence a line, a paragraph a line, or wrapped paragraphs between blank lines."""
 
+SPLIT = ("paragraphs", "wrapped")
+"""Those of them whose paragraphs are split into sentences."""
+
 TEXTS = (*RAW, "conllu")
-"""All layouts: those, or CoNLL-U, a word a line."""
+"""All layouts: those of plain text, or CoNLL-U, a word a line."""
 
 MAX_PARAGRAPH = 1 << 20
 """A wrapped paragraph longer than this many characters is cut at the end of a line.
