@@ -243,6 +243,7 @@ def test_words_are_nearest_by_token_vectors_whatever_the_sentence(model: Embedde
         ("plays", QUERY, {}, "the word 'plays' is not among the tokens of the query: 'She wrote a play .'"),
         ("plays", ["He", "plays.", "(Plays)", "player"], {}, r"plays\.'.*'\(Plays\)': another tokenizer, such as ptb"),
         ("she", QUERY, {}, r"\(there is 'She': ignore case, or write it this way\)"),
+        ("don't", ["Don't", "go"], {}, r"\(there is \"Don't\": ignore case, or write it this way\)"),
         ("رأيت", ["رأيتَ"], {}, r"\(there is 'رأيتَ': ignore case, or write it this way\)"),
         ("cafe\u0301", ["caf\u00e9"], {}, r"\(there is '.*' in another Unicode normal form: convert the text and"),
         ("a Play", QUERY, {}, r"the phrase 'a Play' is not among .* a play \.' \(there is 'play': ignore case"),

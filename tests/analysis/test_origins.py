@@ -78,8 +78,23 @@ def test_a_file_in_the_folder_above_is_no_range(wanted: str, chosen: list[int]) 
 def test_what_does_not_exist_is_said(origins: Origins) -> None:
     with pytest.raises(ElmoError, match="no column 'place' of metadata; it has file, year, author"):
         origins.where({"place": "Down"})
-    with pytest.raises(ElmoError, match="no author 'Hume'; it has Austen, Darwin"):
+    with pytest.raises(ElmoError, match=r"no author 'Hume'; it has Austen, Darwin$"):
         origins.where({"author": "Hume"})
+
+
+@pytest.mark.parametrize(
+    ("years", "says"),
+    [
+        (["1", "2", "3", "4", "5", ""], "it has 1, 2, 3, 4, 5$"),
+        (["1", "2", "3", "4", "5", "6"], r"it has 1, 2, 3, 4, 5, \.\.\.$"),
+        ([""], "it has none$"),
+    ],
+)
+def test_a_missing_value_is_told_with_up_to_five_that_there_are(years: list[str], says: str) -> None:
+    numbers = np.array([[number, 1] for number in range(len(years))], np.int32)
+    origins = Origins([f"{number}.txt" for number in range(len(years))], numbers, ["year"], [[year] for year in years])
+    with pytest.raises(ElmoError, match=says):
+        origins.where({"year": "9"})
 
 
 def test_wanted_values_are_read() -> None:

@@ -175,6 +175,13 @@ def test_a_warm_state_that_fits_no_model_is_refused(change: Change, says: str, t
     assert_refused(tmp_path, "warm.safetensors: ", says)
 
 
+def test_a_softmax_without_its_bias_is_refused(tmp_path: Path) -> None:
+    formats.save_native(make_model(softmax=True), tmp_path)
+    path = tmp_path / "softmax.safetensors"
+    save_file({"weight": load_file(path)["weight"]}, path)
+    assert_refused(tmp_path, "softmax.safetensors: ", "'bias' is missing")
+
+
 def test_a_cut_off_warm_state_is_refused(tmp_path: Path) -> None:
     formats.save_native(make_model(), tmp_path)
     save_warm_state(make_warm_state(make_model()), tmp_path, make_model().bilm)

@@ -323,7 +323,8 @@ def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool, *, can_
             return f" (there is {missing!r} in another Unicode normal form: convert the text and the word to NFC)"
         return "" if len(words) == 1 else f" (there is no {missing!r})"
     advice = "ignore case, or write it this way" if can_ignore_case else "write it this way"
-    if any(any(category(c)[0] in "PS" for c in token) for token in near):
+    has_marks = any(any(category(c)[0] in "PS" for c in token) for token in near)
+    if has_marks and all(token.casefold() != folded for token in near):  # not only another case
         advice = "another tokenizer, such as ptb for English or words, separates marks from words"
     return f" (there is {', '.join(map(repr, near))}: {advice})"
 

@@ -193,10 +193,9 @@ class Origins:
             fits = str.__eq__ if value in known else _fits
             is_wanted = np.array([fits(one, value) for one in known], np.bool_)
             if not is_wanted.any():
-                some = ", ".join([one for one in known if one][:5])
-                raise ElmoError(
-                    f"the index has no {column} {value!r}; it has {some}{', ...' if len(known) > 5 else ''}"
-                )
+                named = [one for one in known if one]
+                some = ", ".join(named[:5]) or "none"
+                raise ElmoError(f"the index has no {column} {value!r}; it has {some}{', ...' * (len(named) > 5)}")
             mask &= is_wanted[numbers]
         return mask
 

@@ -46,7 +46,7 @@ def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Laye
     try:
         return [float(weight) for weight in value.split(",")] if "," in value else int(value)
     except ValueError:
-        names = ", ".join(LAYER_NAMES)
+        names = ", ".join(LAYER_NAMES if param.name == "layers" else (name for name in LAYER_NAMES if name != "all"))
         raise click.BadParameter(
             f"{value!r} is none of {names}, a layer's number, or weights such as 0.2,0.3,0.5.", ctx, param
         ) from None
@@ -58,7 +58,7 @@ layer_option = click.option(
     show_default=True,
     callback=parse_layers,
     metavar="LAYER",
-    help="top, mean, the number of a layer, or weights such as 0.2,0.3,0.5.",
+    help="top, mean, token, the number of a layer, or weights such as 0.2,0.3,0.5.",
 )
 
 precision_option = click.option(

@@ -78,7 +78,7 @@ class StoredSoftmax:
     @property
     def num_words(self) -> int:
         """The size of the vocabulary, V."""
-        return sum(self._tails, self._first_cutoff) if self.is_adaptive else self._num_rows("bias")
+        return sum(self._tails, self._first_cutoff) if self.is_adaptive else self._num_rows("weight")
 
     @property
     def is_adaptive(self) -> bool:
