@@ -207,6 +207,12 @@ def test_text_that_is_laid_out_in_another_way_is_noted(
     )
 
 
+def test_a_sentence_without_tokens_is_left_out(trained: str) -> None:
+    """It looks blank, and CoNLL-U has no sentence without a word."""
+    found = run("task", "predict", "run", "-", "--tokenizer", "words", text="\u200b\nw0 in Espoo w4\n")
+    assert found == run("task", "predict", "run", "-", text="w0 in Espoo w4\n")
+
+
 def test_evaluate_can_read_files_with_other_columns(trained: str) -> None:
     lines = Path("text.conll").read_text().splitlines()
     Path("numbered.conll").write_text("\n".join(line and f"{number}\t{line}" for number, line in enumerate(lines)))

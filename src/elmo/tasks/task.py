@@ -17,6 +17,7 @@ from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
 from elmo.text.conllu import without_spaces
+from elmo.text.decoding import shown_name
 from elmo.text.tokenizers import Tokenizer
 from elmo.training.recipes import read_recipe
 
@@ -257,7 +258,7 @@ class Task(ABC, Generic[R, E, P]):
 def parse_pieces(
     task: Task[Any, E, Any], pieces: Iterable[tuple[int, str]], path: str, tokenize: Tokenizer
 ) -> Iterator[E]:
-    """Yield the examples of a plain text, which have no gold answers.
+    """Yield the examples of a plain text, which have no gold answers. Sentences without a token are left out.
 
     Args:
         task: The task.
@@ -271,9 +272,12 @@ def parse_pieces(
     name = Path(path).name.partition(".")[0] if path != "-" else ""
     for number, (line, text) in enumerate(pieces):
         try:
-            yield task.named(task.parse(text, tokenize), name, number)
+            example = task.named(task.parse(text, tokenize), name, number)
         except ElmoError as error:
-            raise ElmoError(f"{path}, line {line}: {error}") from None
+            raise ElmoError(f"{shown_name(path)}, line {line}: {error}") from None
+        # A line may look blank and have characters without width, of which no tokenizer makes a token.
+        if not task.takes_sentence or task.length(example):
+            yield example
 
 
 def distinct_lines(sentences: Iterable[Sentence]) -> dict[str, None]:
