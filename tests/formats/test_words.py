@@ -23,7 +23,7 @@ from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.formats.native import CONFIG, VOCABULARY, WEIGHTS
 from elmo.formats.tensorflow import load_accumulators
-from elmo.formats.words import require_room
+from elmo.formats.words import count_lines
 from elmo.integrations import allennlp, many_langs, simple_elmo
 from elmo.nn.bilm import BiLM
 from elmo.schema import to_mapping
@@ -278,11 +278,11 @@ def test_a_model_in_memory_needs_its_words() -> None:
 def test_a_list_that_may_not_be_read_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "vocab.txt"
     path.write_text("a\nb\n")
-    assert require_room(path) == 2
+    assert count_lines(path) == 2
 
     def refuse(path: Path, *_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(PermissionError):
-        require_room(path)
+        count_lines(path)

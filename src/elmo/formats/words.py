@@ -51,7 +51,7 @@ def find_word_list(folder: Path, num_words: int) -> list[str] | None:
     """
     # Only the number of lines can tell which list belongs to the vectors: a folder may have several.
     for path in sorted([*folder.glob("vocab*.txt"), *folder.glob("vocab*.txt.gz")]):
-        if require_room(path) > num_words + _SOME:
+        if count_lines(path) > num_words + _SOME:
             continue
         words = list(read_lines(path))
         if len(words) == num_words - 1:
@@ -81,18 +81,18 @@ def require_as_many(path: Path, num_words: int, wanted: int, use: str = SCORED) 
 
 def read_words(path: Path) -> list[str]:
     """Read the lines of a word list."""
-    require_room(path)
+    count_lines(path)  # which refuses a list that unpacks to too much
     return list(read_lines(path))
 
 
 def read_so_many(path: Path, wanted: int, use: str = SCORED) -> list[str]:
     """Read the lines of a list of about `wanted` words. A much longer list is refused before it is kept in memory."""
-    if (num_lines := require_room(path)) > wanted + _SOME:
+    if (num_lines := count_lines(path)) > wanted + _SOME:
         require_as_many(path, num_lines, wanted, use)
     return list(read_lines(path))
 
 
-def require_room(path: Path) -> int:
+def count_lines(path: Path) -> int:
     """Count the lines of a list, and refuse one that unpacks to more than a file of its size can contain."""
     # A first pass over the bytes in bounded memory. Only then is the list read into Python strings, which take several
     # times as much memory as the text.

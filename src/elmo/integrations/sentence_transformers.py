@@ -49,7 +49,6 @@ class ElmoTokens(_InputModule):
     """
 
     config_file_name = "elmo_tokens.json"  # the model folder has a config.json of its own
-    config_keys = ("tokenizer_name", "lowercase", "requires_grad")
     save_in_root = False
 
     def __init__(

@@ -104,7 +104,8 @@ class ElmoModel:
 
     Attributes:
         batch_size: Maximum number of sentences that run together. This and all others are None before `load`.
-        max_chars: Number of characters of a word that are read, or None if the model reads whole words.
+        max_chars: Most bytes of a word that are read, including two marks for its boundaries, or None if the model
+            reads whole words.
         vector_size: Width of a vector (D).
         n_layers: Number of layers, including layer 0 (L+1).
         vocab: The words that the model predicts, or None if it has no softmax.

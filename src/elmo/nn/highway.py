@@ -15,7 +15,7 @@ from elmo.nn.precision import add_product, as_arrays, product_dtype, uses_native
 
 
 class Highway(nn.Module):
-    """A highway layer: `g * relu(W_t x + b_t) + (1 - g) * x` with `g = sigmoid(W_c x + b_c)`.
+    """A highway layer: `g * relu(W_t x + b_t) + (1 - g) * x` with `g = sigmoid(W_g x + b_g)`.
 
     `gate` computes g. Published files call it *carry*, but it lets the transformed part through, not the input.
 

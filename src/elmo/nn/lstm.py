@@ -49,7 +49,7 @@ class LSTMState(NamedTuple):
 
 
 class LSTMStack(nn.Module):
-    """All layers of one direction. From layer 2 on, a layer's input is added to its output.
+    """All layers of one direction. With `use_skip_connections`, from layer 2 on a layer's input is added to its output.
 
     Source:
         Peters et al. 2018, sec. 3.4.

@@ -229,7 +229,7 @@ def sentence_spans(paragraph: str, language: str | None = None) -> Iterator[tupl
 
 
 def is_split_by_language(language: str | None) -> bool:
-    """Return whether `sentencex` splits the sentences of a language: any but English, if it is installed."""
+    """Return whether `sentencex` splits the sentences of a language: if it is installed, and our rules don't."""
     return is_not_english(language) and _has_sentencex()
 
 
