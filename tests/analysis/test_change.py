@@ -340,3 +340,52 @@ def test_pictures_of_many_periods(index: Path, tmp_path: Path) -> None:
     found = replace(found, periods=[replace(period, name=f"$x^{{$\udce9{period.name}") for period in found.periods])
     plot_change(tmp_path / "gay.png", found)
     assert (tmp_path / "gay.png").stat().st_size > 10_000
+
+
+def test_the_command_ranks_words_between_two_periods(index: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    wanted = ChangeIndex(index, "year").rank(("1843", "1849"), min_count=5)
+    _, out, _ = run("--by", "year", "--between", "1843", "1849", "--min-count", "5", "--top", "99")
+    head, *rows, last = out.splitlines()
+    assert head.split()[-2:] == ["1843", "1849"]
+    assert [row.split()[0] for row in rows] == [one.word for one in wanted]
+    assert last == f"{len(wanted)} of {len(wanted)} words with 5 uses or more both in 1843 and in 1849"
+    facts = json.loads(run("--by", "year", "--between", "1843", "1849", "--min-count", "5", "--top", "2", "--json")[1])
+    assert (facts["between"], len(facts["words"])) == (["1843", "1849"], 2)
+
+
+def test_the_command_compares_a_period_with_the_previous_one_and_the_first(
+    index: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    apd, prt, excess = ChangeIndex(index, "year").word("gay").distances
+    lines = run("--by", "year", "--word", "gay")[1].splitlines()
+
+    def figures(first: int, second: int) -> list[str]:
+        return [f"{matrix[first, second]:.4f}" for matrix in (excess, apd, prt)]
+
+    assert lines[2].split()[2:] == ["1843", *figures(0, 1)]
+    assert lines[3].split()[2:] == ["1849", *figures(1, 2)]
+    assert lines[4].split() == ["1843", *figures(0, 2)]
+    names = zip(("excess", "apd", "prt"), figures(0, 2), strict=True)
+    assert lines[-1] == f"gay: from 1843 to 1901, {', '.join(map(' '.join, names))}"
+    assert sum("[gay]" in line for line in lines) == 3 * 3, "three uses of each period"
+
+
+@pytest.mark.parametrize("option", [["--measure", "prt"], ["--between", "1840s", "1900s"]])
+def test_options_of_the_ranking_are_not_for_one_word(
+    option: list[str], run: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, _, error = run("--by", "decade", "--word", "gay", *option)
+    assert (code, error) == (2, f"elmo: {option[0]} is for the ranking of all words; leave out --word\n")
+
+
+def test_equal_sentences_special_words_and_lower_case(model: Embedder, tmp_path: Path) -> None:
+    """Of equal sentences the first counts. A word is read as the text was, and tokens that models reserve are none."""
+    texts = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    for text in texts:
+        Path(text).write_text("They Play <UNK> .\nThey Play <UNK> .\n")
+    build_index(model, texts, tmp_path / "index", lowercase=True)
+    uses = ChangeIndex(tmp_path / "index", "file")
+    found = uses.word("PLAY")
+    assert found.word == "play"
+    assert [[use.origin.line for use in period.uses if use.origin] for period in found.periods] == [[1], [1]]
+    assert {one.word for one in uses.rank(min_count=2)} == {"they", "play", "."}

@@ -25,6 +25,7 @@ from elmo import formats
 from elmo.analysis.explore import MAX_USES, SHOWN_USES, ExplorationConfig, look
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
+from elmo.config import TextConfig
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -510,3 +511,58 @@ def test_a_minute_has_few_lines_of_the_log(hasty: tuple[str, int]) -> None:
         logger.removeHandler(handler)
     assert MOST_LINES <= len(found) <= 2 * MOST_LINES  # a new minute may begin during the test
     assert "more messages of this minute are left out" in found
+
+
+def test_the_picture_is_of_the_layer_and_the_chosen_files(model: Embedder, tmp_path: Path) -> None:
+    for name, text in (("a", "They saw a play .\nA play !\nNo play .\n"), ("b", "The play .\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    sources = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    query = [("Good", "play")]
+    for layer in (1, 2):
+        build_index(model, sources, tmp_path / str(layer), layer=layer)
+    one, two = (look(model, query, 0, 1, ContextIndex(tmp_path / str(layer), model)) for layer in (1, 2))
+    assert (one.num_uses, two.num_uses) == (4, 4)
+    assert abs(one.explained - two.explained) > 1e-4
+    only = ExplorationConfig(where={"file": sources[0]})
+    assert look(model, query, 0, 1, ContextIndex(tmp_path / "2", model), only).num_uses == 3
+
+
+def test_without_an_index_the_picture_has_one_group(model: Embedder) -> None:
+    assert {point.group for point in look(model, SENTENCES, 1, 1).points} == {-1, 0}
+
+
+def test_typed_text_is_tokenized_like_the_training_text_unless_by_a_strange_function() -> None:
+    assert tokenizer_for_input(None, TextConfig("words")) == "words"
+    assert tokenizer_for_input(None, TextConfig("os:system")) == "ptb"
+
+
+def test_typed_text_has_the_case_of_the_training_text_or_the_index(model: Embedder, folder: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from elmo.analysis.explore_page import Page
+
+    (folder / "cased").write_text("They saw a Play .\n")
+    build_index(model, [str(folder / "cased")], folder / "lower.index", lowercase=True)
+    lower = Embedder(formats.load(folder / "model").copy_with(text=TextConfig(lowercase=True)))
+    for embedder, index, shown in (
+        (model, None, "PLAY"),
+        (lower, None, "play"),
+        (model, ContextIndex(folder / "lower.index", model), "play"),
+    ):
+        client = TestClient(Page(embedder, "model", str.split, index).app("testserver"))
+        assert re.findall(r">(play)</a>", client.get("/", params={"text": "A PLAY"}).text, re.I) == [shown]
+
+
+def test_links_keep_what_was_chosen_and_one_file_is_no_choice(model: Embedder, index: ContextIndex) -> None:
+    from starlette.testclient import TestClient
+
+    from elmo.analysis.explore_page import Page
+
+    client = TestClient(Page(model, "model", str.split, index).app("testserver"))
+    chosen = {"text": "a play", "word": 1, "top": 4, "groups": 2, "any": 1, "tag": ["NOUN", ""]}
+    page = unescape(client.get("/", params=chosen).text)
+    links = [parse_qs(link[1:]) for link in re.findall(r'<a href="(\?[^"]+)"', page)]
+    assert len(links) > 4
+    for link in links:
+        assert (link["top"], link["groups"], link["any"], link["tag"]) == (["4"], ["2"], ["1"], ["NOUN"])
+    assert "where.file" not in page

@@ -270,3 +270,10 @@ def test_a_text_may_be_streamed(model: Embedder, tmp_path: Path) -> None:
     with (tmp_path / "text").open(encoding="utf-8") as lines:
         streamed = find_neighbors(model, (line.split() for line in lines), "play", QUERY)
     assert streamed == find_neighbors(model, TEXT, "play", QUERY)
+
+
+def test_of_equally_near_uses_the_first_are_kept(model: Embedder) -> None:
+    """Without context, all uses of a word have one vector."""
+    text = [["play", str(number)] for number in range(5)]
+    found = find_neighbors(model, text, "play", ["a", "play"], layer="token", top=2)
+    assert [use.sentence for use in found.uses] == [0, 1]

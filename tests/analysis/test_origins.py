@@ -160,3 +160,13 @@ def test_damaged_origins_are_refused(tmp_path: Path, content: str) -> None:
     with pytest.raises(ElmoError, match=r"origins\.json: is damaged.*; get the index again, or rebuild it$") as caught:
         Origins.open(tmp_path)
     assert str(caught.value).count("is damaged") == 1
+
+
+def test_files_are_named_by_their_folders_or_without_one_ending(tmp_path: Path) -> None:
+    (tmp_path / "table.tsv").write_text("file\tyear\nx/a.txt\t1843\ny/a.txt\t1790\n1801.05\t1801\n")
+    found = read_metadata(tmp_path / "table.tsv", ["x/a.txt", "y/a.txt", "1801.05.txt"])
+    assert found == (["year"], [["1843"], ["1790"], ["1801"]])
+
+
+def test_an_empty_value_is_not_shown() -> None:
+    assert str(Origin("a.txt", 3, {"year": "", "author": "Darwin"})) == "a.txt, line 3, author=Darwin"

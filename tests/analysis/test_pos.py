@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from elmo.analysis.pos import all_tags, embed_tokens, fit_probe, most_frequent_tag, probe_pos
 from elmo.analysis.tagged import Tagged, read_conllu
@@ -173,3 +174,15 @@ def test_the_words_alone_tell_most_tags_of_the_english_web_treebank(shared: Path
     assert [len(part) for part in parts] == [12544, 2077]
     assert len(all_tags(parts[0])) == 204577
     assert most_frequent_tag(*parts) == pytest.approx(0.838248, abs=1e-5)
+
+
+def test_the_loss_has_half_the_weight_decay() -> None:
+    """At the minimum, the gradient of the loss is zero. The vectors are scaled already."""
+    vectors = np.array([[1.0], [-1.0], [1.0], [-1.0]], np.float32)
+    labels, targets = ["a", "b", "a", "a"], torch.tensor([0, 1, 0, 0])
+    probe = fit_probe(vectors, labels, vectors, labels, [0.3])
+    weight, bias = probe.weight.clone().requires_grad_(), probe.bias.clone().requires_grad_()
+    scores = torch.nn.functional.linear(torch.from_numpy(vectors), weight, bias)
+    (torch.nn.functional.cross_entropy(scores, targets) + 0.3 / 2 * weight.square().sum()).backward()
+    assert weight.grad is not None
+    assert weight.grad.abs().max() < 1e-4

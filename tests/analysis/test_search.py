@@ -17,6 +17,7 @@ from elmo.analysis.search import ContextIndex, build, build_index
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.tagged import read_tagged
 from elmo.embed import Embedder
+from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 
@@ -747,3 +748,41 @@ def test_places_of_other_sentences_are_refused(model: Embedder, letters: list[st
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(ElmoError, match="knows the places of 3 of its 4 sentences; get it again"):
         ContextIndex("index", model)
+
+
+def test_an_index_of_an_earlier_version_names_the_warm_state(text: str, tmp_path: Path) -> None:
+    loaded = formats.load(make(tmp_path / "model")[0])
+    loaded.warm_state = mean_state(loaded, [["a", "play"]])
+    model = Embedder(loaded)
+    build_index(model, [text], tmp_path / "index")
+    path = tmp_path / "index" / "index.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model": model.warm_fingerprint}))
+    assert ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY).uses
+
+
+def test_several_words_are_chosen_by_metadata(model: Embedder, letters: list[str]) -> None:
+    build_index(model, letters, "index", metadata="dates.tsv")
+    index = ContextIndex("index", model)
+    assert index.find_neighbors("a play", ["A", "a", "play"], where={"year": "1843"}).num_uses == 1
+    with pytest.raises(ElmoError, match="no use of 'a play', year 1790"):
+        index.find_neighbors("a play", ["A", "a", "play"], where={"year": "1790"})
+
+
+def test_tagged_text_is_read_as_asked_for(model: Embedder, tmp_path: Path) -> None:
+    """Boundaries of sentences are no tokens, so the tags of the others stay with their words."""
+    (tmp_path / "text").write_bytes("<S>\tX\nCafé\tNOUN\nplay\tVERB\n".encode("latin-1"))
+    options = {"tagged": "columns", "encoding": "latin-1", "lowercase": True}
+    build_index(model, [str(tmp_path / "text")], tmp_path / "index", **options)
+    text = ContextIndex(tmp_path / "index", model).text
+    assert (text.sentence(0), [text.tag(token) for token in range(2)]) == (("café", "play"), ["NOUN", "VERB"])
+
+
+@pytest.mark.parametrize("tags", ["CCDD", "ABAB"])
+def test_the_same_words_with_other_tags_are_another_text(model: Embedder, tags: str, tmp_path: Path) -> None:
+    def build(tags: str) -> bool:
+        (tmp_path / "text").write_text("".join(f"{word}\t{tag}\n" for word, tag in zip("abcd", tags, strict=True)))
+        return build_index(model, [str(tmp_path / "text")], tmp_path / "index", tagged="columns").was_there
+
+    assert [build("AABB"), build("AABB")] == [False, True]
+    with pytest.raises(ElmoError, match="exists already; remove it, or pass overwrite=True"):
+        build(tags)

@@ -274,3 +274,17 @@ def test_help_lists_all_choices_without_importing_torch() -> None:
     assert tuple(choices["precision"]) == PRECISIONS
     assert tuple(choices["state"]) == STATES
     assert LAYER_NAMES == LAYER_NAMES_OF_EMBED
+
+
+def test_the_announced_size_is_that_of_what_is_written(
+    elmo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The vectors of 10 tokens in 3 layers take about 1,440 bytes as float32, and half of that as float16."""
+    for number, (limit, options, is_large) in enumerate(
+        ((1400, [], True), (1600, [], False), (700, ["--dtype", "float16"], True), (800, ["--dtype", "float16"], False))
+    ):
+        monkeypatch.setattr("elmo.cli.embed.LARGE", float(limit))
+        _, _, err = elmo("model", "text.txt", f"{number}.npz", "--tokenizer", "whitespace", *options)
+        assert ("will take" in err) == is_large
+    monkeypatch.setattr("elmo.cli.embed.LARGE", 600.0)
+    assert "will take" not in elmo("model", "text.txt", "a.npz", "--tokenizer", "whitespace", "--pool", "mean")[2]

@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 
 from commands import run_main
+from elmo import formats
+from elmo.analysis.search import build
+from elmo.analysis.search.vectors import IndexPart
+from elmo.config import TextConfig
+from elmo.text.corpus import Corpus
 from make_bilm_hdf5 import make
 
 pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
@@ -81,3 +86,37 @@ def test_a_target_is_refused_before_the_model_is_loaded(
     (tmp_path / "text.txt").write_text("a play\n")
     code, _, err = run_main(["index", "nowhere", str(tmp_path / "text.txt"), str(tmp_path)], monkeypatch, capsys)
     assert (code, err) == (2, f"elmo: {tmp_path}: exists already, and is not an index; name another folder\n")
+
+
+def test_an_interrupted_run_is_continued(elmo: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The speed is that of this run alone. Once all is done, the command says so."""
+    (tmp_path / "text.txt").write_text(TEXT * 20, encoding="utf-8")
+    monkeypatch.setattr(build, "PART_TOKENS", 100)
+    write = IndexPart.write
+
+    def fail(part: IndexPart, path: Path) -> None:
+        if "000002" in path.name:
+            raise OSError(28, "No space left on device")
+        write(part, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexPart, "write", fail)
+        assert elmo("model", "text.txt", "text.index")[0] == 2
+    code, out, err = elmo("model", "text.txt", "text.index", "--json")
+    figures = json.loads(out)
+    kept = int(err.removeprefix("elmo: continued after ").split()[0])
+    assert (code, err) == (0, f"elmo: continued after {kept} tokens of an interrupted run\n")
+    assert 200 <= kept < figures["num_tokens"] == 280
+    assert figures["tokens_per_second"] == pytest.approx((280 - kept) / figures["seconds"], rel=0.1)
+    assert figures["bytes_per_token"] == round(figures["num_bytes"] / 280, 1)
+    code, out, err = elmo("model", "text.txt", "text.index")
+    assert (code, err, out.endswith(" MB; already complete\n")) == (0, "", True)
+
+
+def test_tagged_text_has_the_case_of_the_training_text(elmo: Run, tmp_path: Path) -> None:
+    model = formats.load(tmp_path / "model")
+    formats.save_native(model.copy_with(text=TextConfig(lowercase=True)), tmp_path / "lower")
+    (tmp_path / "tagged.txt").write_text("They\tPRON\nPlay\tVERB\n")
+    code, out, _ = elmo("lower", "tagged.txt", "tagged.index", "--tagged", "columns", "--json")
+    assert (code, json.loads(out)["reading"]["lowercase"]) == (0, True)
+    assert Corpus.open(tmp_path / "tagged.index" / "text").types()[3:] == ["play", "they"]

@@ -266,3 +266,31 @@ def test_a_hostile_file_gives_one_sentence(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["info", str(tmp_path / "model")])
     assert isinstance(result.exception, ElmoError)
     assert "contains nan, not a weight" in str(result.exception)
+
+
+def test_info_says_what_is_in_files_of_vectors_and_in_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    monkeypatch.chdir(tmp_path)
+    make_native(tmp_path / "model")
+    for number in range(7):
+        (tmp_path / f"{number}.txt").write_text("a play\n")
+    (tmp_path / "tagged.txt").write_text("a\tDET\nplay\tNOUN\n")
+    (tmp_path / "dates.tsv").write_text("file\tyear\tplace\ntagged\t1843\tBath\n")
+    for made, path, wanted in (
+        (["embed", "model", "0.txt", "v.npz", "--pool", "mean"], "v.npz", "vectors of sentences: 1 sentence, 3 layers"),
+        (
+            ["prepare", "five", *(f"{number}.txt" for number in range(5)), "--min-count", "5"],
+            "five",
+            "4.txt: tokenizer",
+        ),
+        (["prepare", "all", "*.txt", "--min-count", "7"], "all", "3.txt, 4.txt and 3 more files: tokenizer whitespace"),
+        (["prepare", "half", "0.txt", "1.txt", "tagged.txt", "--min-count", "3"], "half", "(25.00% of the tokens are"),
+        (
+            ["index", "model", "tagged.txt", "i", "--tagged", "columns", "--metadata", "dates.tsv"],
+            "i",
+            "vectors in float16, parts of speech DET, NOUN, metadata year, place.",
+        ),
+    ):
+        result = CliRunner().invoke(cli, made)
+        assert result.exit_code == 0, result.output
+        assert wanted in CliRunner().invoke(cli, ["info", path]).output

@@ -94,3 +94,20 @@ def test_commands_take_names_of_models(
     assert code == 2
     assert err.startswith("elmo: http://127.0.0.1:9/model.zip: can't be reached (")
     assert err.count("\n") == 1
+
+
+def test_cached_models_are_counted(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving() as site:
+        site.files["/162.zip"] = b"x"
+        fetch("nlpl:162", {"162.zip": f"{site.address}/162.zip"})
+    assert ", of which 1 in the cache. " in run_main(["models"], monkeypatch, capsys)[2]
+
+
+def test_the_address_of_a_model_of_two_files_is_that_of_its_weights(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = run_main(["models"], monkeypatch, capsys)[1].splitlines()[1:]
+    addresses = {row.split()[0]: row.split()[-1] for row in rows}
+    assert addresses["allennlp:original"].endswith("weights.hdf5")

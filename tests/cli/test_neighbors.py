@@ -280,3 +280,32 @@ def test_files_lines_and_metadata_are_shown_and_chosen_by(elmo: Run, tmp_path: P
         code, out, err = elmo(*options, *query[1:])
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert err.startswith(says)
+
+
+def test_options_that_an_index_has_no_use_for_are_refused(elmo: Run, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    assert CliRunner().invoke(index, ["model", "text.txt", "text.index"]).exit_code == 0
+    query = ["--word", "play", "--in", "A new play !"]
+    for option, value in (("--text", "paragraphs"), ("--language", "de"), ("--encoding", "latin-1")):
+        code, out, err = elmo("text.index", *query, option, value)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"elmo: {option} has no effect on text.index, whose text was read when it was built")
+    code, _, err = elmo("text.txt", *query, "--among", "game")
+    assert (code, err) == (2, "elmo: --among, --tag and --where need an index; build one with elmo index\n")
+
+
+def test_metadata_has_no_name_of_another_column(elmo: Run, tmp_path: Path) -> None:
+    """Programs read a row by the names of its columns."""
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    (tmp_path / "table.tsv").write_text("file\tword\tyear\ntext\tgame\t1843\n")
+    arguments = ["model", "text.txt", "text.index", "--metadata", "table.tsv"]
+    assert CliRunner().invoke(index, arguments).exit_code == 0
+    _, out, _ = elmo("text.index", "--word", "play", "--in", "A new play !", "--format", "csv")
+    for row in csv.DictReader(io.StringIO(out)):
+        assert (row["word"], row["metadata.word"], row["year"]) == ("play", "game", "1843")
+
+
+def test_there_is_an_ellipsis_only_for_what_is_left_out() -> None:
+    tokens = tuple(str(number) for number in range(66))
+    assert marked(tokens, 50).endswith(" 64 65")
+    assert marked(tokens, 15).startswith("0 1 ")

@@ -121,3 +121,13 @@ def test_the_same_command_again_has_nothing_to_do(text, tmp_path):
     first, again = (run(tmp_path / "corpus", text) for _ in range(2))
     assert (again.exit_code, again.stdout) == (0, first.stdout)
     assert "already complete" in again.stderr
+
+
+def test_missing_rules_of_a_language_are_said(text, tmp_path, monkeypatch):
+    """The language is that of the option, or of the tokenizer."""
+    monkeypatch.setattr("elmo.text.choice.is_split_by_language", lambda language: False)
+    monkeypatch.setattr("elmo.text.prepare.get_tokenizer", lambda name: str.split)
+    monkeypatch.setattr("elmo.text.reading.get_tokenizer", lambda name: str.split)
+    for number, how in enumerate((["--tokenizer", "ptb", "--language", "de"], ["--tokenizer", "spacy:de"])):
+        said = run(tmp_path / str(number), text, "--text", "paragraphs", "--workers", 1, *how).stderr
+        assert said.startswith("elmo: sentences of language de are split by our rules"), how

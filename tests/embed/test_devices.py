@@ -19,6 +19,7 @@ import torch
 import make_many_langs
 from bridge import make_model
 from elmo import formats
+from elmo.config import TextConfig
 from elmo.embed import Embedder, load
 from elmo.embed.embedder import tokens_that_fit
 from elmo.embed.handover import pack, unpack
@@ -330,3 +331,14 @@ def test_calls_while_a_stream_is_read(both: ParallelEmbedder, model: Embedder) -
         np.testing.assert_array_equal(one, wanted)
         for found, other in zip(both.embed(SENTENCES[:3]), query, strict=True):
             np.testing.assert_array_equal(found, other)
+
+
+def test_it_knows_the_text_of_the_model(tmp_path: Path) -> None:
+    model = make_model()
+    model.text = TextConfig("ptb", "paragraphs", language="en")
+    formats.save_native(model, tmp_path)
+    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nplay\n")
+    one = load(tmp_path)
+    with ParallelEmbedder(tmp_path, ["cpu"]) as embedder:
+        assert (embedder.text, embedder.vocabulary_file) == (one.text, one.vocabulary_file)
+        assert embedder.tokenize("They didn't.") == [["They", "did", "n't", "."]]

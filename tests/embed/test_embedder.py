@@ -328,3 +328,8 @@ def test_vectors_need_no_gradient_and_leave_training_alone(loaded: formats.Model
     model.embed([["a"]])
     assert not torch.is_inference(next(loaded.bilm.parameters()))
     assert torch.is_grad_enabled()
+
+
+def test_negative_weights_that_are_too_large(model: Embedder) -> None:
+    with pytest.raises(ElmoError, match=r"^layers: with these weights, the vectors are not finite; give smaller ones$"):
+        model.embed(SENTENCES, layers=[-1e38, -1e38, -1e38])

@@ -547,3 +547,13 @@ def test_the_checksum_of_a_text_knows_where_tokens_and_sentences_end() -> None:
     for sentence in [["a"], ["b", "c"]]:
         parts.add([sentence])
     assert whole.add([["a"], ["b", "c"]]) == parts.progress
+
+
+def test_a_bad_sentence_is_named_by_its_number_in_the_whole_text(model: Embedder, broken: Path) -> None:
+    with pytest.raises(ElmoError, match=rf"^sentence {len(SENTENCES)}: expected a list of tokens, found a string"):
+        model.write(broken, [*SENTENCES, "no list"])
+
+
+def test_the_same_places_with_another_id_are_another_text() -> None:
+    found = [Counter(located=True).add([LocatedSentence(["A"], "a", id, [0], [1])]).checksum for id in ("x", "y")]
+    assert found[0] != found[1]

@@ -10,13 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import make_many_langs
+import make_words
 from bridge import state_of
 from comparing import ROUNDING, assert_same
 from elmo import formats
 from elmo.embed import Embedder
+from elmo.embed.description import find_vectors
 from elmo.embed.fingerprint import fingerprint
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
+from elmo.formats.model import require_vocabulary
+from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import make
 from oracle import Oracle, encode_sentence
 
@@ -133,3 +137,23 @@ def test_a_fingerprint_tells_lexicons_apart(name: str, tmp_path: Path) -> None:
     entries[-2:] = [f"{first}\t{two}", f"{second}\t{one}"]
     (folder / name).write_text("\n".join(entries) + "\n", encoding="utf-8")
     assert fingerprint(formats.load(folder)) != before
+
+
+def test_text_and_files_start_from_it_too(model: Embedder, tmp_path: Path) -> None:
+    """What a file says of its model covers the state, so that work from another state is not continued."""
+    (wanted,) = model.embed([["They", "play", "."]], layers="all", state="warm")
+    found = model.embed_text("They play.", tokenizer="ptb", layers="all", state="warm")
+    np.testing.assert_array_equal(found.vectors, wanted)
+    for state, checksum in (("zero", model.fingerprint), ("warm", model.warm_fingerprint)):
+        model.write(tmp_path / f"{state}.npz", TEXT, state=state)
+        written = find_vectors(tmp_path / f"{state}.npz")
+        assert written is not None
+        assert written.facts["model_checksum"] == checksum
+
+
+def test_a_fingerprint_tells_vocabularies_apart(tmp_path: Path) -> None:
+    model = formats.load(make_words.make(tmp_path / "words")[0])
+    before = fingerprint(model)
+    *words, one, two = require_vocabulary(model).words
+    model.vocabulary = Vocabulary([*words, two, one])
+    assert fingerprint(model) != before

@@ -19,6 +19,7 @@ from elmo.embed.description import find_vectors
 from elmo.embed.npz import NpzWriter
 from elmo.embed.sentence_embedder import WINDOW_BATCHES
 from elmo.errors import ElmoError
+from elmo.text.located import LocatedSentence
 from make_bilm_hdf5 import make
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
@@ -413,3 +414,16 @@ def test_a_lone_surrogate_can_be_written(model: Embedder, tmp_path: Path) -> Non
 def test_weights_are_finite(model: Embedder, weight: float) -> None:
     with pytest.raises(ElmoError, match="holds a number that is not finite in float32; give finite weights"):
         model.embed([["a"]], layers=[0.0, weight, 1.0])
+
+
+def test_the_size_of_an_index_that_is_left_out_is_told(model: Embedder, folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr("elmo.embed.hdf5.INDEX_BYTES", 20)
+    (note,) = model.write(folder / "a.h5", [["x" * (3 << 20)]], layers="token").notes
+    assert note == "sentence_to_index is left out: it would take 3 MB; entries are in the text's order"
+
+
+def test_a_file_name_that_is_not_utf8_can_be_written(model: Embedder, folder: Path) -> None:
+    sentence = LocatedSentence(["a"], "caf\udce9.txt", "\udce9", [0], [1])
+    model.write(folder / "a.parquet", [sentence], located=True)
+    table = parquet.read_table(folder / "a.parquet").to_pydict()
+    assert (table["file"], table["id"]) == (["caf?.txt"], ["?"])

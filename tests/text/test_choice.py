@@ -17,6 +17,7 @@ from elmo.text.choice import (
     SAMPLE_CHARACTERS,
     Sample,
     choose_cut,
+    choose_for_files,
     how_to_cut,
     looks_tokenized,
     sample_of,
@@ -311,3 +312,25 @@ def test_a_language_is_given_by_its_code(language: str) -> None:
         with pytest.raises(ElmoError, match=r"^language .*: is not the code of a language; give one such as en"):
             call()
     assert choose_cut(OWN, RAW, language="pt-BR").reading.language == "pt-BR"
+
+
+def test_the_language_of_a_tokenizer_goes_before_that_of_the_model() -> None:
+    assert choose_cut(OWN, RAW, tokenizer="spacy:de").reading.language == "de"
+    assert how_to_cut(OWN, RAW, "spacy:de").language == "de"
+    assert choose_cut(OWN, RAW, tokenizer="spacy:de", language="fr").reading.language == "fr"
+
+
+def test_a_note_on_the_cut_goes_before_one_on_words(tmp_path: Path) -> None:
+    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nthey\n")
+    (tmp_path / "text").write_text("sie spielen .\n" * 50)
+    choice, _ = choose_for_files(OWN, tmp_path / "vocabulary.txt", [str(tmp_path / "text")], tokenizer="words")
+    assert choice.notes == ("the model's training text was cut by tokenizer ptb, not by words",)
+
+
+def test_sentences_of_conllu_need_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmo.text.choice.is_split_by_language", lambda language: False)
+    assert choose_cut(TextConfig("spacy:de", "paragraphs", language="de"), RAW, text="conllu").notes == ()
+
+
+def test_of_as_many_marks_of_each_kind_text_is_tokenized() -> None:
+    assert looks_tokenized("Yes , he said.\n")

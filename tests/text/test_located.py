@@ -13,7 +13,7 @@ from elmo.errors import ElmoError
 from elmo.text import decoding, reading
 from elmo.text.conllu import conllu_sentences
 from elmo.text.located import cut_text, read_located
-from elmo.text.reading import Reading, read_sentences
+from elmo.text.reading import Reading, TextBlock, read_sentences, tokenize_block
 
 TEXTS = st.text(st.sampled_from("ab. \n\r\té“!?你。A1"), max_size=40)
 CONLLU = (
@@ -113,3 +113,19 @@ def test_text_in_memory_is_cut_like_the_training_text() -> None:
     wrapped = cut_text("He\ncame. She\nleft.", TextConfig("ptb", "wrapped"))
     assert [sentence.tokens for sentence in wrapped] == [["He", "came", "."], ["She", "left", "."]]
     assert cut_text(" \n", TextConfig("ptb")) == []
+
+
+def test_lines_of_a_block_of_conllu_are_counted_from_its_own() -> None:
+    assert tokenize_block(TextBlock(CONLLU, "x", 5), Reading(text="conllu"))[1] == [0, 7]
+
+
+def test_a_line_without_an_id_is_named_by_its_place_in_the_file(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
+    (tmp_path / "text").write_text("a\tHe .\nb\tShe .\nno tab\n")
+    with pytest.raises(ElmoError, match=r"text, line 3: has no tab"):
+        list(read_located([tmp_path / "text"], ids=True))
+
+
+def test_a_line_is_a_sentence_if_the_training_text_was_conllu() -> None:
+    found = cut_text("He came. She left.\nYes.", TextConfig("whitespace", "conllu"))
+    assert [sentence.tokens for sentence in found] == [["He", "came.", "She", "left."], ["Yes."]]

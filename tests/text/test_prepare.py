@@ -360,3 +360,15 @@ def test_two_at_once(text, tmp_path, monkeypatch):
     corpus = prepare([text], tmp_path / "corpus")
     assert sorted(contents(corpus.folder)) == FILES
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
+
+
+def test_the_tokenizer_says_the_language(tmp_path):
+    """By its rules paragraphs are split. They make no difference where a line is a sentence."""
+    pytest.importorskip("sentencex", reason="needs the extra 'sentences'")
+    pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    (tmp_path / "text").write_text("Am 3. Mai kam sie an. Er ging.\n")
+    how = {"tokenizer": "spacy:de", "min_count": 1, "workers": 1}
+    corpus = prepare([tmp_path / "text"], tmp_path / "paragraphs", text="paragraphs", **how)
+    assert (corpus.num_sentences, corpus.settings.language) == (2, "de")
+    corpus = prepare([tmp_path / "text"], tmp_path / "sentences", **how)
+    assert (corpus.num_sentences, corpus.settings.language, corpus.cut.language) == (1, None, "de")

@@ -64,3 +64,21 @@ def test_strange_text_is_noticed(text: str, layout: str, said: str) -> None:
 )
 def test_ordinary_text_is_not(text: str, layout: str) -> None:
     assert note_on_layout(text, layout) is None
+
+
+def test_comments_of_conllu_are_no_lines_of_text() -> None:
+    text = f"# sent_id = 1\n# text = The\n{WORD}\n{WORD}\n{WORD}\n\n" * 8
+    assert "looks like CoNLL-U" in str(note_on_layout(text, "sentences"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(["word " * 27] * 30),  # too long for lines that are wrapped for reading
+        "\n".join(["MKVLAGGH" * 20] * 30),  # proteins
+        "\n".join(["He came home. She left the house!"] * 30),
+    ],
+    ids=["long lines", "proteins", "two sentences"],
+)
+def test_long_lines_and_proteins_are_ordinary(text: str) -> None:
+    assert note_on_layout(text, "sentences") is None

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
 from elmo.text import rules, tokenizers
+from elmo.text.languages import short_code
 from elmo.text.prepare import prepare
 from elmo.text.rules import split_sentences
 from elmo.text.tokenizers import PlacedToken, align, get_tokenizer, is_code, language_of, locate
@@ -452,3 +453,19 @@ def test_what_others_take_for_an_end_is_none_before_a_small_letter(monkeypatch):
 def test_names_of_tokenizers_say_a_language():
     names = ("spacy:de", "stanza:la", "icu:th", "spacy:xx", "ptb", "jieba:lcut")
     assert [*map(language_of, names)] == ["de", "la", "th", None, None, None]
+
+
+def test_a_country_after_an_underscore_is_no_part_of_a_language():
+    """As in the names of locales."""
+    assert short_code("de_AT") == short_code("DE-at") == "de"
+
+
+@pytest.mark.usefixtures("_own_module")
+def test_a_token_does_not_end_before_it_starts(tmp_path):
+    (tmp_path / "my_tokens.py").write_text("def turned(sentence):\n    return [('York', 6, 2)]\n")
+    with pytest.raises(ElmoError, match=r"my_tokens:turned: says that 'York' is at 6:2 of a text of 11 characters"):
+        get_tokenizer("my_tokens:turned")("In New York")
+
+
+def test_no_sentence_begins_with_a_mark():
+    assert split_sentences("He said “Go.” , and left. Yes.") == ["He said “Go.” , and left.", "Yes."]
