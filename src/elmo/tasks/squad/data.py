@@ -35,7 +35,7 @@ class Passage:
 
     @classmethod
     def of(cls, text: str, tokenize: Tokenizer) -> Passage:
-        """Cut a text into tokens, sentence by sentence.
+        """Cut a text into tokens, sentence by sentence. Sentences are split by the rules of English.
 
         Raises:
             ElmoError: If the text has no token.
