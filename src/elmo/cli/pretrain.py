@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     "--from",
     "start",
     metavar="MODEL",
-    help="Start from the weights of MODEL instead of random ones. It needs the recipe's sizes and CORPUS's vocabulary.",
+    help="Start from the weights of MODEL instead of random ones. Name the recipe that it was trained with, too. It "
+    "needs CORPUS's vocabulary.",
 )
 @click.option(
     "--set",
@@ -136,7 +137,7 @@ def command(
         chosen = load_pretraining_recipe(recipe, settings)
         if is_new and chosen.training.precision == "bf16" and not gains_by_bf16:
             note = (
-                f"elmo: recipe {recipe} trains in bf16, which is slower than float32 on this device; pass --set "
+                f"elmo: recipe {recipe} trains in bf16, for which this device has no fast instructions; pass --set "
                 "training.precision=float32"
             )
     training = Pretrainer(opened, run, chosen, start=model, heldout=sentences, device=device, tensorboard=tensorboard)
