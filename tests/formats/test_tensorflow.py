@@ -80,6 +80,7 @@ def test_an_index_of_vectors_is_no_checkpoint(tmp_path: Path) -> None:
     """`elmo index` makes folders that are named as a checkpoint's index file is."""
     for name in ("a.index", "b.index"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / "index.json").touch()
     with pytest.raises(ElmoError, match="contains no model; expected"):
         formats.load(tmp_path)
     make(tmp_path)

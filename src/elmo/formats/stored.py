@@ -78,7 +78,9 @@ class StoredSoftmax:
     @property
     def num_words(self) -> int:
         """The size of the vocabulary, V."""
-        return sum(self._tails, self._first_cutoff) if self.is_adaptive else self._num_rows("weight")
+        if self.is_adaptive:
+            return sum(self._tails, self._first_cutoff)
+        return self._num_rows("bias") or self._num_rows("weight")  # the bias may be what is missing
 
     @property
     def is_adaptive(self) -> bool:

@@ -84,7 +84,7 @@ def indexes_in(folder: Path) -> list[Path]:
 
     The names of folders that `elmo index` makes often end as theirs do.
     """
-    return [path for path in folder.glob(f"*{INDEX}") if path.is_file()]
+    return [path for path in folder.glob(f"*{INDEX}") if not (path / "index.json").is_file()]
 
 
 def find_checkpoint(folder: Path) -> Path | None:
