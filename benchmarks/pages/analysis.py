@@ -67,8 +67,8 @@ uses. Two figures of the same instances differ by less than independent ones, so
 """
 
 TRAINED_ON = {p.TASK_NAMES["srl"]: 2.1, p.TASK_NAMES["squad"]: 1.7}
-"""The same for trainings of some tasks: over three seeds, dev F1 of `propbank10` deviates by 0.73 without ELMo, and that
-of `squad` by 0.60 with it (docs/results.md).
+"""The same for trainings of some tasks. Over three seeds, dev F1 of `propbank10` deviates by 0.73 without ELMo, and
+that of `squad` by 0.60 with it (docs/results.md).
 """
 
 LEARNED = 1.5
