@@ -126,10 +126,15 @@ def _read_config(path: Path) -> tuple[BiLMConfig, TextConfig | None]:
     """Read the sizes of the biLM and how its text was cut, which folders of earlier versions do not say."""
     values = read_json(path)
     text = None
-    if isinstance(values, dict) and TEXT in values:
+    if isinstance(values, dict):
         known = cast("dict[str, object]", values)
-        text = text_config(known[TEXT], path)
-        values = {key: value for key, value in known.items() if key != TEXT}
+        if {"task", "recipe"} <= known.keys():
+            bilm = path.parent / "bilm"  # as `elmo.tasks.run_folder` names it
+            where = f"; its biLM is {bilm}" if bilm.is_dir() else ""
+            raise ElmoError(f"{path.parent}: is the run folder of a task, not a biLM{where}")
+        if TEXT in known:
+            text = text_config(known[TEXT], path)
+            values = {key: value for key, value in known.items() if key != TEXT}
     return bilm_config(values, str(path)), text
 
 

@@ -138,7 +138,6 @@ def _has_model(folder: Path) -> bool:
 def _load_folder(folder: Path, with_softmax: bool, *, is_named: bool = True) -> Model:
     """Read the model of a folder. `is_named` is False if the folder's own name would mean nothing to people."""
     _require_elmo(folder)
-    _refuse_task(folder)
     # In other formats there may be a config.json, too, so that it alone is no sign of a native folder.
     if (folder / allennlp.WEIGHTS).exists():
         return load_allennlp(folder)
@@ -205,15 +204,6 @@ def _require_elmo(folder: Path) -> None:
     text = " ".join(value for value in (facts.get("name"), facts.get("tool")) if isinstance(value, str))
     if text and "elmo" not in text.lower() and "bilm" not in text.lower():
         raise ElmoError(f"{folder / META}: describes a model of another family, {text}; only ELMo models can be read")
-
-
-def _refuse_task(folder: Path) -> None:
-    """Refuse the run folder of a task, which has a `config.json` of its own and holds its biLM in a subfolder."""
-    values = read_json(folder / native.CONFIG) if (folder / native.CONFIG).is_file() else None
-    if isinstance(values, dict) and {"task", "recipe"} <= cast("dict[str, Any]", values).keys():
-        bilm = folder / "bilm"  # as `elmo.tasks.run_folder` names it
-        where = f"; its biLM is {bilm}" if bilm.is_dir() else ""
-        raise ElmoError(f"{folder}: is the run folder of a task, not a biLM{where}")
 
 
 # --- Files that belong to a file
