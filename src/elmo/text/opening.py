@@ -77,12 +77,10 @@ def peek_stdin(size: int) -> tuple[bytes, bool] | None:
     if not hasattr(stream, "read1"):
         return None
     head, is_whole = b"", False
-    while len(head) < size:
+    while len(head) < size and not is_whole:
         more = stream.read1(size)
         head += more
         is_whole = not more
-        if is_whole:
-            break
     sys.stdin = io.TextIOWrapper(io.BufferedReader(_PutBack(head, sys.stdin)))
     return head, is_whole
 

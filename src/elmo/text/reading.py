@@ -18,11 +18,11 @@ from elmo.text.opening import STDIN
 from elmo.text.rules import sentence_spans
 from elmo.text.tokenizers import get_tokenizer
 
-RAW = ("sentences", "paragraphs", "wrapped")
-"""The layouts of plain text: a sentence a line, a paragraph a line, or wrapped paragraphs between blank lines."""
-
 SPLIT = ("paragraphs", "wrapped")
-"""Those of them whose paragraphs are split into sentences."""
+"""The layouts that are split into sentences: a paragraph a line, or wrapped paragraphs between blank lines."""
+
+RAW = ("sentences", *SPLIT)
+"""The layouts of plain text: a sentence a line, or those."""
 
 TEXTS = (*RAW, "conllu")
 """All layouts: those of plain text, or CoNLL-U, a word a line."""
