@@ -15,6 +15,7 @@ def test_of_many_files_the_first_are_named() -> None:
     names = [f"{number}.txt" for number in range(90_000)]
     assert (file_names([]), file_names(names[:1])) == ("", "0.txt")
     assert file_names(names[:5]) == "0.txt, 1.txt, 2.txt, 3.txt, 4.txt"
+    assert file_names(names[:6]) == "0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 1 more file"
     assert file_names(names) == "0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 89,995 more files"
 
 

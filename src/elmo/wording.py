@@ -15,7 +15,7 @@ def counted(number: int, noun: str) -> str:
 
 def file_names(names: Sequence[str]) -> str:
     """Return the names of files, or the first of them and how many more there are; "" if there are none."""
-    more = f" and {len(names) - MOST_FILES:,} more files" if len(names) > MOST_FILES else ""
+    more = f" and {counted(len(names) - MOST_FILES, 'more file')}" if len(names) > MOST_FILES else ""
     return ", ".join(names[:MOST_FILES]) + more
 
 

@@ -36,8 +36,9 @@ def command(model: str, as_json: bool) -> None:
     """
     from elmo.formats.sources import is_bundled
 
-    # The name of a model of the package is never that of a folder here.
-    if model and not is_bundled(model) and (found := _describe_result(Path(model))) is not None:
+    # The name of a model of the package is never that of a folder here. An empty name is refused by `load`.
+    may_be_path = bool(model) and not is_bundled(model)
+    if may_be_path and (found := _describe_result(Path(model))) is not None:
         sentence, figures = found
         print_result(f"{model}: {sentence}", {"path": model, **figures}, as_json)
         return
@@ -49,12 +50,7 @@ def command(model: str, as_json: bool) -> None:
     # A run folder of a task contains a biLM too, in a folder of its own, but what people ask about is the task. Tasks
     # import torch, which takes longer than everything else here, so other models are told without it.
     folder = Path(model)
-    if (
-        model
-        and not is_bundled(model)
-        and not is_native(folder)
-        and ((folder / CONFIG).is_file() or any(folder.glob(f"seed-*/{CONFIG}")))
-    ):
+    if may_be_path and not is_native(folder) and ((folder / CONFIG).is_file() or any(folder.glob(f"seed-*/{CONFIG}"))):
         from elmo.tasks.run_folder import is_run, seed_folder, started_seeds
 
         # A folder of several seeds becomes a run folder itself when all of them are trained.
