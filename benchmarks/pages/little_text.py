@@ -60,7 +60,7 @@ BASELINE_NOVELS = "szeged"
 """The set whose training without ELMo counts for all of `NOVELS`: the treebank is the same."""
 
 HEAD = """\
-# Little text
+# Taggers on little text
 
 How good will a tagger be if all you have is twenty to forty thousand annotated words,
 and does ELMo help?
@@ -204,10 +204,10 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
         )
     if leads:
         items.append(
-            f"{sum(lead > 0 for lead in leads)} of the {len(leads)} scores of LiBERTus, a transformer pretrained from "
-            "random weights on such texts, are lower than those of the tagger with ELMo, by "
-            f"{statistics.mean(leads):.1f} points on average. {sum(lead > 0 for lead in plain_leads)} are lower than "
-            f"those of the tagger without ELMo, by {statistics.mean(plain_leads):.1f}."
+            f"LiBERTus is a transformer pretrained from random weights on such texts. {_share(leads)} of its scores "
+            f"are lower than those of the tagger with ELMo (by {statistics.mean(leads):.1f} points on average), and "
+            f"{_share(plain_leads).lower()} are lower than those of the tagger without ELMo (by "
+            f"{statistics.mean(plain_leads):.1f})."
         )
     if minutes:
         items.append(f"A tagger with ELMo on so little text takes {min(minutes):.0f} to {max(minutes):.0f} minutes.")
@@ -240,6 +240,12 @@ def _means(run: Run) -> list[float]:
     """Return the mean over seeds of each of `SCORES` that was measured."""
     scores = run.all_scores("test") or run.all_scores("dev")
     return [statistics.mean(scores[key]) for key in SCORES.values() if key in scores]
+
+
+def _share(leads: Sequence[float]) -> str:
+    """Return how many leads are above zero: "All 9", or "7 of the 9"."""
+    number = sum(lead > 0 for lead in leads)
+    return f"All {number}" if number == len(leads) else f"{number} of the {len(leads)}"
 
 
 def _of_novels(runs: Sequence[Run]) -> dict[str, Run]:

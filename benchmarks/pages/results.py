@@ -55,8 +55,8 @@ a file of pairs with their sources, which no script collects.
 
 - *Dev* and *test* are the mean and the standard deviation over seeds. Each seed is a training
   of its own.
-- *Fewer errors* is the share of the baseline's errors that ELMo removes. Behind it are the
-  points gained. Their deviation is that of the gain over the seeds that both models had.
+- *Fewer errors* is the share of the baseline's errors that ELMo removes. The points gained
+  follow. Their deviation is that of the gain over the seeds that both models had.
 - *In the paper* is that share by the paper's Table 1, on the paper's data.
 - *Minutes* are those of the shortest and the longest training of a seed on the machines of those
   numbers, without computing cached ELMo vectors. They are rough even on the same machine, since
@@ -81,15 +81,15 @@ wrote this page. The options in the commands show what differs from the publishe
 """
 
 WHY = """\
-## At which size of my data does ELMo help?
+## Does ELMo help more with little training data?
 
-In the two tasks where that was measured, it helps more with a part of the training set than
-with all of it. On PropBank, it gains 15.0 points of F1 with a hundredth, 12.2 with a tenth and
-5.7 with all (20.4, 22.9 and 17.4 % of the errors). On the dev set of WNUT-17, it gains [15.0
-points with a tenth, and 8.2 with all](analysis.md#sample-efficiency-section-54-figure-1) (one
-seed). But with 34 sentences of WNUT-17, neither model is of use (F1 of 11.6 and 1.2), nor with
-40 predicates of PropBank (15.6 and 9.3). From one task to another, the size of the training
-set does not tell how much ELMo helps. What the curves of the trainings show, task by task:
+In the two tasks where the size of the training set was varied, ELMo helps more with less of it.
+On PropBank, it gains 15.0 points of F1 with a hundredth, 12.2 with a tenth and 5.7 with all
+(20.4, 22.9 and 17.4 % of the errors). On the dev set of WNUT-17, it gains [15.0 points with a
+tenth, and 8.2 with all](analysis.md#sample-efficiency-section-54-figure-1) (one seed). But with
+34 sentences of WNUT-17, neither model is of use (F1 of 11.6 and 1.2), nor with 40 predicates of
+PropBank (15.6 and 9.3). From one task to another, the size of the training set does not tell
+how much ELMo helps. The training curves show the following, task by task:
 
 - **Names.** A tenth of WNUT-17 with ELMo is worth all of it without: both have an F1 of 39.7
   on the dev set ([curve](lab-notes.md#figure-1-training-on-few-examples-ended-too-early)). The
@@ -126,7 +126,7 @@ set does not tell how much ELMo helps. What the curves of the trainings show, ta
   compare them with the paper.
 - **Entailment.** With ELMo the model learns faster at first, but [ends no
   better](lab-notes.md#entailment-on-captions-with-three-seeds-a-quick-start-and-no-gain). After
-  six epochs the model with ELMo is ahead by seventeen points; after eighteen, both are
+  six epochs, the model with ELMo is seventeen points ahead; after eighteen epochs, both are
   level. A likely reason is that captions consist of few and common words, which the training
   set itself teaches. Other places for ELMo, other penalties and other dropouts [did not change
   that](lab-notes.md#entailment-with-elmo-other-places-penalties-and-dropouts).
@@ -168,7 +168,7 @@ NOTES = {
     "propbank10": "the same, trained on a tenth of its training set.",
     "propbank1": "the same, trained on a hundredth of its training set, which an epoch repeats ten times.",
     "propbank0.1": "the same, trained on a thousandth of its training set, which an epoch repeats a hundred times.",
-    "ontogum": "other texts than OntoNotes, annotated by its scheme (Zhu et al. 2021).",
+    "ontogum": "texts that are not in OntoNotes, annotated by its scheme (Zhu et al. 2021).",
     "litbank": "beginnings of novels (Bamman et al. 2020), with clusters of a single mention; the text of `en` may "
     "hold some of them.",
     "squad": "trained and tuned on SQuADShifts (Miller et al. 2020), tested on the development set of SQuAD 1.1 "

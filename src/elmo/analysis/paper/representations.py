@@ -52,7 +52,7 @@ SHOWN, NUM_WORDS, CONTEXT = 3, 10, 12
 ANSWERS = {GAME: "Kieffer , the only junior", DRAMA: "talent enough to fill the roles"}
 """Words from the sentences that the paper found in SemCor, by the sentence that was searched for."""
 
-NEAREST, SAME, RANK, CHANCE = "nearest", "of its sense", "place of the paper's", "chance"
+NEAREST, SAME, RANK, CHANCE = "nearest", "same sense", "rank of the paper's answer", "chance"
 UNTAGGED = "not tagged"
 """Shown instead of the sense of a use that has none in the annotated text."""
 
