@@ -636,6 +636,39 @@ def test_a_chunk_that_unpacks_to_more_than_its_shape(options: dict[str, bool], f
     assert_refused(folder, WEIGHTS_FILE, "'char_embed': the chunk at (0, 0) unpacks to more than its shape holds")
 
 
+@pytest.mark.parametrize("lzf", [False, True])
+def test_a_data_set_that_is_compressed_twice(lzf: bool, folder: Path) -> None:
+    """The outer stage unpacks to little, but HDF5 unpacks the inner one to its end, too."""
+    with h5py.File(folder / WEIGHTS_FILE, "r+") as file:
+        shape = file["char_embed"].shape
+        del file["char_embed"]
+        plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plan.set_chunk(shape)
+        if lzf:
+            plan.set_filter(h5py.h5z.FILTER_LZF, h5py.h5z.FLAG_OPTIONAL)
+        else:
+            plan.set_deflate(9)
+        plan.set_deflate(9)
+        space = h5py.h5s.create_simple(shape)
+        dataset = h5py.h5d.create(file.id, b"char_embed", h5py.h5t.IEEE_F32LE, space, plan)
+        inner = zlib.compress(bytes(4 * MEMORY), 9)
+        h5py.Dataset(dataset).id.write_direct_chunk((0, 0), zlib.compress(inner, 9))
+    assert_refused(folder, WEIGHTS_FILE, "'char_embed': is compressed twice")
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_very_many_chunks_that_are_not_there(compression: str | None, tmp_path: Path) -> None:
+    """They take no space in the file, but each is looked for, which took minutes."""
+    with h5py.File(tmp_path / "vectors.hdf5", "w") as file:
+        file.create_dataset("embedding", (1 << 24, 1), "f4", chunks=(1, 1), compression=compression)
+    assert (tmp_path / "vectors.hdf5").stat().st_size < 10_000
+    with (
+        open_hdf5(tmp_path / "vectors.hdf5") as found,
+        pytest.raises(ElmoError, match="more chunks than this file can"),
+    ):
+        found["embedding"].read()
+
+
 @pytest.mark.parametrize("kind", ["folders", "facts", "facts of all", "holes"])
 def test_a_tar_archive_of_very_many_things(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "model.tar.gz"

@@ -41,6 +41,9 @@ _DEFLATE, _SHUFFLE, _FLETCHER32, _LZF = 1, 2, 3, 32_000
 _CHECKSUM = 4
 """In bytes: what the filter fletcher32 adds to a chunk."""
 
+_MOST_CHUNKS, _CHUNK_ENTRY = 10_000, 16
+"""How many chunks of a data set are looked for in any file, and the fewest bytes that one takes in a file's index."""
+
 
 @contextmanager
 def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
@@ -209,16 +212,22 @@ def get_inside(file: h5py.File, path: Path, name: str) -> object:
     return item
 
 
-def _check_chunks(dataset: h5py.Dataset, where: str) -> None:
+def _check_chunks(dataset: h5py.Dataset, size_of_file: int, where: str) -> None:
     """Refuse chunks that unpack to more than their shape holds. HDF5 would unpack them to their end."""
     plan, chunks = dataset.id.get_create_plist(), dataset.chunks
-    filters = {plan.get_filter(number)[0] for number in range(plan.get_nfilters())}
-    if filters - {_DEFLATE, _SHUFFLE, _FLETCHER32, _LZF}:
+    filters = [plan.get_filter(number)[0] for number in range(plan.get_nfilters())]
+    if {*filters} - {_DEFLATE, _SHUFFLE, _FLETCHER32, _LZF}:
         raise ElmoError(f"{where}: has a rare compression method; store it with gzip")
-    if chunks is None or _DEFLATE not in filters:  # LZF makes at most 88 bytes of one
+    if filters.count(_DEFLATE) + filters.count(_LZF) > 1:  # only what the outer one unpacks to is measured below
+        raise ElmoError(f"{where}: is compressed twice; store it with gzip alone")
+    if chunks is None:
+        return
+    starts = [range(0, size, step) for size, step in zip(dataset.shape, chunks, strict=True)]
+    if math.prod(map(len, starts)) > _MOST_CHUNKS + size_of_file // _CHUNK_ENTRY:
+        raise ElmoError(f"{where}: has more chunks than this file can hold; store it again, with larger ones")
+    if _DEFLATE not in filters:  # LZF makes at most 88 bytes of one
         return
     most = math.prod(chunks) * dataset.dtype.itemsize + _CHECKSUM
-    starts = (range(0, size, step) for size, step in zip(dataset.shape, chunks, strict=True))
     for start in product(*starts):
         if dataset.id.get_chunk_info_by_coord(start).byte_offset is not None:
             _, packed = dataset.id.read_direct_chunk(start)
@@ -232,9 +241,10 @@ def _read(file: h5py.File, path: Path, name: str) -> NDArray[np.float32]:
         dataset = cast("h5py.Dataset", file[name])  # opened only now, because each open data set takes some kilobytes
         if dataset.dtype.kind not in "fiu":
             raise ElmoError(f"{where}: contains {dataset.dtype}, not numbers")
-        if math.prod(dataset.chunks or ()) * dataset.dtype.itemsize > room(path.stat().st_size):
+        size = path.stat().st_size
+        if math.prod(dataset.chunks or ()) * dataset.dtype.itemsize > room(size):
             raise ElmoError(f"{where}: its chunks of shape {dataset.chunks} are larger than this file can hold")
-        _check_chunks(dataset, where)
+        _check_chunks(dataset, size, where)
         return np.asarray(dataset, dtype=np.float32)
     except ElmoError:
         raise
