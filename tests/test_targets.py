@@ -119,15 +119,33 @@ def test_work_that_can_be_continued_is_not_removed_by_another_command(name: str,
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
-def test_a_folder_that_cannot_be_locked_is_an_error(tmp_path: Path) -> None:
-    """A missing file usually means that another process has just removed the folder, but not if this never ends."""
+@pytest.mark.parametrize("target", ["missing/file", "letter.txt"])
+def test_a_lock_that_is_a_link_is_refused(target: str, tmp_path: Path) -> None:
+    """A folder may come from a stranger, and links in it may lead to any file of the user."""
+    (tmp_path / "letter.txt").write_text("Dear Ann")
     (tmp_path / "work").mkdir()
-    (tmp_path / "work" / LOCK).symlink_to(tmp_path / "missing" / "file")
+    (tmp_path / "work" / LOCK).symlink_to(tmp_path / target)
+    for holding in (
+        unfinished_folder(tmp_path / "work", tmp_path / "a.h5", lambda: False),
+        alone_in(tmp_path / "work"),
+    ):
+        with pytest.raises(ElmoError, match=r"\.lock: is a link, and would be written to; remove it"), holding:
+            pass
+    assert (tmp_path / "letter.txt").read_text() == "Dear Ann"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_work_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """What is in a work folder is removed at the end."""
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "letter.txt").write_text("Dear Ann")
+    (tmp_path / "work").symlink_to(tmp_path / "letters")
     with (
-        pytest.raises(FileNotFoundError),
+        pytest.raises(ElmoError, match="work: is a link"),
         unfinished_folder(tmp_path / "work", tmp_path / "a.h5", lambda: False),
     ):
         pass
+    assert (tmp_path / "letters" / "letter.txt").read_text() == "Dear Ann"
 
 
 TAKE_TURNS = """

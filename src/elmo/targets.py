@@ -37,6 +37,12 @@ def naming(path: Path) -> Generator[None]:
         raise
 
 
+def sync(path: Path) -> None:
+    """Flush a closed file to the disk."""
+    with path.open("r+b") as file:  # Windows syncs only files that are open for writing
+        os.fsync(file.fileno())
+
+
 def is_full_disk(error: OSError) -> bool:
     """Return whether a file could not grow: the disk is full, or a quota or size limit is reached."""
     return error.errno in _FULL
@@ -160,11 +166,13 @@ def remove_leftovers(folder: Path, is_kept: Callable[[], bool] | None = None) ->
 def _hold(path: Path, target: Path, *, make_folder: bool = False, wait: bool = False) -> Generator[IO[str]]:
     """Make and lock the file `path`. The process that has the lock may write `target`."""
     folder = path.parent
+    if make_folder:
+        _require_no_link(folder)  # what is in it will be removed
     for attempts_left in reversed(range(MOST_ATTEMPTS)):
         try:
             if make_folder:
                 folder.mkdir(exist_ok=True)
-            lock = path.open("w")
+            lock = _open_lock(path)
         except (FileExistsError, FileNotFoundError):
             # The process that had the lock before may just have removed the folder.
             if not (make_folder and attempts_left and folder.parent.is_dir() and _is_folder_or_nothing(folder)):
@@ -176,6 +184,18 @@ def _hold(path: Path, target: Path, *, make_folder: bool = False, wait: bool = F
                 yield lock
                 return
     raise ElmoError(f"{target}: other processes make and remove it all the time; end them")
+
+
+def _open_lock(path: Path) -> IO[str]:
+    """Open or make a file to lock, without changing what is in it."""
+    _require_no_link(path)
+    return path.open("a")
+
+
+def _require_no_link(path: Path) -> None:
+    """Refuse a link in the place of our own file or folder. It may be a stranger's, and lead anywhere."""
+    if path.is_symlink():
+        raise ElmoError(f"{path}: is a link, and would be written to; remove it")
 
 
 def _claim(lock: IO[str], target: Path, wait: bool) -> None:

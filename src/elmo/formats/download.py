@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, sync, write_all, write_json
-from elmo.targets import naming
+from elmo.formats.files import read_json, write_all, write_json
+from elmo.targets import naming, sync
 from elmo.text.corpus import digest_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from elmo.errors import ElmoError
-from elmo.targets import naming
+from elmo.targets import naming, sync
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -282,7 +281,7 @@ def _bytes(array: AnyArray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def checksum(numbers: Mapping[str, AnyArray | Tensor], metadata: Mapping[str, str]) -> str:
+def checksum(numbers: Mapping[str, AnyArray | Tensor], metadata: Mapping[str, object]) -> str:
     """Return the CRC-32 of metadata and of the names, types, shapes and values of arrays or tensors, in hexadecimal.
 
     It runs at 2.6 GB a second on one core.
@@ -303,12 +302,6 @@ def checksum_of_weights(weights: Mapping[str, AnyArray]) -> str:
     It can't be that of the file, because a model in memory, just trained or loaded from float16, must give the same.
     """
     return checksum({name: as_float32(array) for name, array in weights.items()}, {})
-
-
-def sync(path: Path) -> None:
-    """Flush a closed file to the disk."""
-    with path.open("r+b") as file:  # Windows syncs only files that are open for writing
-        os.fsync(file.fileno())
 
 
 def remove_partial(folder: Path) -> None:
@@ -336,6 +329,7 @@ def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterab
     try:
         for path, write in writers.items():
             with naming(path):
+                temporaries[path].unlink(missing_ok=True)  # it might be a link to another file
                 write(temporaries[path])
                 sync(temporaries[path])  # otherwise a power cut could leave the new name with old or no contents
         for path, temporary in temporaries.items():
