@@ -93,6 +93,17 @@ def test_settings_that_are_impossible_are_refused(folder, settings, says):
     assert Corpus.open(folder).reading.tokenizer == "ptb"
 
 
+@pytest.mark.parametrize(
+    "source", [None, [], "a letter", {"inputs": "a.txt"}, {"inputs": [1]}, {"inputs": None}, {"language": 1}]
+)
+def test_a_source_of_the_wrong_type_is_refused(folder, source):
+    description = json.loads((folder / "corpus.json").read_text()) | {"source": source}
+    del description["description_checksum"]
+    (folder / "corpus.json").write_text(json.dumps(description))
+    with pytest.raises(ElmoError, match=r"corpus\.json: is damaged \('source' "):
+        Corpus.open(folder)
+
+
 @pytest.mark.parametrize("name", ["types.txt", "characters.npy", "tokens.bin", "sentences.bin"])
 def test_cut_or_missing_files_are_refused(folder, name):
     size = (folder / name).stat().st_size

@@ -82,8 +82,16 @@ def test_a_damaged_corpus_is_not_complete(text, tmp_path):
     data = bytearray((folder / "tokens.bin").read_bytes())
     data[0] ^= 1
     (folder / "tokens.bin").write_bytes(data)
-    with pytest.raises(ElmoError, match=r"tokens\.bin: .*damaged"):
+    with pytest.raises(ElmoError, match=r"tokens\.bin: .*damaged.*; remove the folder and prepare the corpus again"):
         prepare([text], folder)
+
+
+def test_a_corpus_is_on_the_disk_before_it_has_its_name(text, tmp_path, monkeypatch):
+    """Otherwise a power cut could leave empty files in a folder that counts as complete."""
+    synced = []
+    monkeypatch.setattr(prepare_module, "sync", lambda path: synced.append((path.name, (tmp_path / "corpus").exists())))
+    prepare([text], tmp_path / "corpus")
+    assert sorted(synced) == [(path.name, False) for path in sorted((tmp_path / "corpus").iterdir())]
 
 
 @given(
@@ -324,6 +332,17 @@ def test_the_same_corpus_is_made_once(text, tmp_path, monkeypatch):
     (corpus.folder / "corpus.json").write_text(json.dumps(described))
     with refused:
         prepare([text], corpus.folder)
+
+
+def test_an_edited_tokenizer_makes_another_corpus(text, tmp_path, monkeypatch):
+    """The function has the same name, but may cut the same text differently."""
+    monkeypatch.chdir(tmp_path)
+    Path("cutter.py").write_text("def cut(sentence):\n    return sentence.split()\n")
+    corpus = prepare([text], "corpus", tokenizer="cutter:cut", workers=1)
+    assert prepare([text], "corpus", tokenizer="cutter:cut", workers=1).checksum == corpus.checksum
+    Path("cutter.py").write_text("def cut(sentence):\n    return sentence.lower().split()\n")
+    with pytest.raises(ElmoError, match="exists already; remove it"):
+        prepare([text], "corpus", tokenizer="cutter:cut", workers=1)
 
 
 def test_standard_input_never_counts_as_the_same_text(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ CHUNK_TOKENS = 1 << 20
 
 FORMAT = "elmo-corpus-1"
 DESCRIPTION_CHECKSUM = "description_checksum"
+_AGAIN = "remove the folder and prepare the corpus again"
 # Ids of types fit into 32 bits, which halves the largest file. Positions of tokens do not: 2^31 tokens are no more than
 # about 10 GB of text. The byte order is fixed, so that a folder can be copied to any machine.
 TOKEN_DTYPE, START_DTYPE = np.dtype("<i4"), np.dtype("<i8")
@@ -148,11 +149,9 @@ class Corpus:
             for name, facts in description["files"].items():
                 # A copy that was cut off is noticed by its size, which needs no reading. `verify` reads the contents.
                 if not (folder / name).is_file():
-                    raise ElmoError(f"{folder / name}: is missing; prepare the corpus again")
+                    raise ElmoError(f"{folder / name}: is missing; {_AGAIN}")
                 if (found := (folder / name).stat().st_size) != facts["bytes"]:
-                    raise ElmoError(
-                        f"{folder / name}: has {found} bytes instead of {facts['bytes']}; prepare the corpus again"
-                    )
+                    raise ElmoError(f"{folder / name}: has {found} bytes instead of {facts['bytes']}; {_AGAIN}")
             where = f"{folder / DESCRIPTION}: settings"
             settings = from_mapping(PreparationConfig, description["settings"], where, ignore_unknown=True)
             corpus = cls(
@@ -165,8 +164,8 @@ class Corpus:
                 max_characters=settings.max_characters,
                 checksum=description["checksum"],
                 settings=settings,
-                source=description.get("source", {}),
-                characters=open_matrix(folder / CHARACTERS, "<i2", "prepare the corpus again"),
+                source=_checked_source(description.get("source", {})),
+                characters=open_matrix(folder / CHARACTERS, "<i2", _AGAIN),
                 tokens=np.memmap(folder / TOKENS, TOKEN_DTYPE, "r"),
                 starts=np.memmap(folder / SENTENCES, START_DTYPE, "r"),
                 digests={name: facts["sha256"] for name, facts in description["files"].items() if "sha256" in facts},
@@ -174,11 +173,11 @@ class Corpus:
         except ElmoError:
             raise
         except KeyError as error:
-            raise ElmoError(f"{folder / DESCRIPTION}: key {error} is missing; prepare the corpus again") from None
+            raise ElmoError(f"{folder / DESCRIPTION}: key {error} is missing; {_AGAIN}") from None
         except (AttributeError, TypeError) as error:
-            raise ElmoError(f"{folder / DESCRIPTION}: is damaged ({error}); prepare the corpus again") from None
+            raise ElmoError(f"{folder / DESCRIPTION}: is damaged ({error}); {_AGAIN}") from None
         except ValueError as error:  # NumPy cannot map an empty file
-            raise ElmoError(f"{folder}: is damaged ({error}); prepare the corpus again") from None
+            raise ElmoError(f"{folder}: is damaged ({error}); {_AGAIN}") from None
         corpus._check_counts()
         return corpus
 
@@ -193,8 +192,7 @@ class Corpus:
         for name, digest in self.digests.items():
             if digest_of(self.folder / name) != digest:
                 raise ElmoError(
-                    f"{self.folder / name}: is damaged (its checksum is not the one in {DESCRIPTION}); prepare the "
-                    "corpus again"
+                    f"{self.folder / name}: is damaged (its checksum is not the one in {DESCRIPTION}); {_AGAIN}"
                 )
 
     def _check_counts(self) -> None:
@@ -212,9 +210,7 @@ class Corpus:
                     "again"
                 )
         if not 3 < self.vocabulary_size <= self.num_types or not 0 <= self.num_oov_tokens <= self.num_tokens:
-            raise ElmoError(
-                f"{self.folder / DESCRIPTION}: vocabulary_size or num_oov_tokens is wrong; prepare the corpus again"
-            )
+            raise ElmoError(f"{self.folder / DESCRIPTION}: vocabulary_size or num_oov_tokens is wrong; {_AGAIN}")
 
     def vocabulary(self) -> Vocabulary:
         """Read the words that are predicted, which are the first `vocabulary_size` types."""
@@ -231,9 +227,9 @@ class Corpus:
             with path.open(encoding="utf-8", newline="\n") as file:
                 words = [line[:-1] for line in islice(file, num_words)]
         except UnicodeDecodeError:
-            raise ElmoError(f"{path}: is damaged (not UTF-8 text); prepare the corpus again") from None
+            raise ElmoError(f"{path}: is damaged (not UTF-8 text); {_AGAIN}") from None
         if len(words) < num_words:
-            raise ElmoError(f"{path}: is damaged ({len(words)} words instead of {num_words}); prepare the corpus again")
+            raise ElmoError(f"{path}: is damaged ({len(words)} words instead of {num_words}); {_AGAIN}")
         return words
 
     def count_types(self) -> NDArray[np.int64]:
@@ -312,7 +308,19 @@ def read_description(folder: Path) -> dict[str, Any]:
         if found == repr(FORMAT):
             _check_description(path, description)
             return description
-    raise ElmoError(f"{path}: expected a description of format {FORMAT!r}, found {found}; prepare the corpus again")
+    raise ElmoError(f"{path}: expected a description of format {FORMAT!r}, found {found}; {_AGAIN}")
+
+
+def _checked_source(source: object) -> dict[str, Any]:
+    """Return what a description says about the origin of the text; a TypeError if it has the wrong type."""
+    if not isinstance(source, dict):
+        raise TypeError("'source' is no mapping")
+    found = cast("dict[str, Any]", source)
+    inputs = found.get("inputs", [])
+    texts = [*inputs, *(found.get(key, "") for key in ("language", "license"))] if isinstance(inputs, list) else [None]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("'source' has a value of the wrong type")
+    return found
 
 
 def _check_description(path: Path, description: dict[str, Any]) -> None:
@@ -324,4 +332,4 @@ def _check_description(path: Path, description: dict[str, Any]) -> None:
         wrong = False  # `Corpus.open` reports a key that is missing or has the wrong type
     own = description_checksum(description)  # corpora from older versions do not store it
     if wrong or description.get(DESCRIPTION_CHECKSUM, own) != own:
-        raise ElmoError(f"{path}: is damaged (its checksum does not match its contents); prepare the corpus again")
+        raise ElmoError(f"{path}: is damaged (its checksum does not match its contents); {_AGAIN}")

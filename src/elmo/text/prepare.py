@@ -23,7 +23,7 @@ from elmo.config import MAX_CHARACTERS, SPECIAL_WORDS, UNK_ID
 from elmo.errors import ElmoError
 from elmo.progress import show_progress
 from elmo.schema import require_positive
-from elmo.targets import remove_leftovers, require_parent, unfinished_folder, work_folder_of
+from elmo.targets import remove_leftovers, require_parent, sync, unfinished_folder, work_folder_of
 from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
 from elmo.text.conllu import layout_by_name, refuse_tokenizer
 from elmo.text.corpus import (
@@ -48,7 +48,7 @@ from elmo.text.opening import STDIN
 from elmo.text.parallel import tokenize_files
 from elmo.text.reading import SPLIT, expand
 from elmo.text.rules import is_split_by_language
-from elmo.text.tokenizers import get_tokenizer, language_of
+from elmo.text.tokenizers import code_file, get_tokenizer, language_of
 from elmo.text.vocabulary import Vocabulary
 
 PLACE_DTYPE = np.dtype("<i4")
@@ -145,6 +145,8 @@ def prepare(
             work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers, places
         )
         _describe(work / "corpus", counts, facts)
+        for path in (work / "corpus").iterdir():
+            sync(path)  # otherwise a power cut could leave empty files in a folder that counts as complete
         (work / "corpus").rename(folder)
     return Corpus.open(folder)
 
@@ -341,6 +343,8 @@ def _facts(
             "inputs": [_checksum(Path(path)) for path in paths],
             "vocabulary": None if words is None else hashlib.sha256(words).hexdigest(),
         }
+        if (code := code_file(settings.tokenizer)) is not None:  # a tokenizer of the user's, which may change
+            made_of["tokenizer"] = digest_of(code)
     # Without the language if it has no effect, as in corpora from older versions, so that they count as the same.
     described = {key: value for key, value in asdict(settings).items() if key != "language" or value is not None}
     return {"settings": described, "source": source, "made_of": made_of}

@@ -110,6 +110,22 @@ def is_code(name: str) -> bool:
     return ":" in name and name.partition(":")[0] not in _LANGUAGES and not [*entry_points(group=GROUP, name=name)]
 
 
+def code_file(name: str) -> Path | None:
+    """Return the file of the module that a tokenizer is a function of (see `is_code`).
+
+    Returns:
+        None for other tokenizers, and for a module that is no file.
+
+    Raises:
+        ElmoError: If the tokenizer is unknown.
+    """
+    if not is_code(name):
+        return None
+    get_tokenizer(name)  # imports the module
+    file = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
+    return None if file is None else Path(file)
+
+
 def refuse_code(name: str, whose: str, then: str) -> None:
     """Refuse a tokenizer that a file names if it is a function by its module: the file may come from a stranger.
 
