@@ -23,7 +23,7 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.precision import TORCH_TYPES
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.nn.softmax import AdaptiveSoftmax
+from elmo.nn.softmax import AdaptiveSoftmax, Softmax
 from elmo.schema import from_mapping
 from elmo.targets import alone_in
 from elmo.text.vocabulary import Vocabulary
@@ -289,16 +289,55 @@ def test_weights_too_large_for_float16_are_refused(tmp_path: Path) -> None:
     assert formats.load(tmp_path / "half").bilm.forward_lstm.layers[0].bias[0] == torch.tensor(1e5).bfloat16()
 
 
-@pytest.mark.parametrize("name", ["softmax.safetensors", "mixes.safetensors"])
-def test_files_of_two_models_are_no_model(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("softmax.safetensors", "model.safetensors"),
+        ("mixes.safetensors", "model.safetensors"),
+        ("config.json", "model.safetensors"),
+        ("vocabulary.txt", "softmax.safetensors"),
+    ],
+)
+def test_files_of_two_models_are_no_model(name: str, owner: str, tmp_path: Path) -> None:
     """A kill between two renames can leave such a folder, and so can a copy that was cut short."""
     for number, folder in enumerate(("one", "other")):
-        model = make_model(softmax=True)
-        torch.nn.init.constant_(model.bilm.forward_lstm.layers[0].bias, number)  # pyright: ignore
+        bilm = BiLM(from_mapping(BiLMConfig, WIDER | {"lstm": WIDER["lstm"] | {"cell_clip": 3.0 + number}}, "here"))
+        torch.nn.init.constant_(bilm.forward_lstm.layers[0].bias, number)  # pyright: ignore
+        words = [*WORDS[:3], *(f"{word}{number}" for word in WORDS[3:])]
+        model = Model(bilm, Softmax(len(words), bilm.config.lstm.projection_dim), Vocabulary(words))
         model.mixes = [ScalarMix(model.config.num_layers)]
         formats.save_native(model, tmp_path / folder)
     shutil.copy(tmp_path / "other" / name, tmp_path / "one" / name)
-    assert_refused(tmp_path / "one", f"{name}: belongs to other weights than model.safetensors", "run the command")
+    assert_refused(tmp_path / "one", f"{name}: belongs to another model than {owner}", "run the command")
+
+
+def test_a_vocabulary_of_other_words_is_no_part_of_a_model_of_words(tmp_path: Path) -> None:
+    """Words in another order would get the vectors of one another."""
+    values = {"char_cnn": None, "n_tokens_vocab": len(WORDS), "lstm": WIDER["lstm"]}
+    bilm = BiLM(from_mapping(BiLMConfig, values, "here"))
+    formats.save_native(Model(bilm, None, Vocabulary(WORDS)), tmp_path)
+    assert formats.load(tmp_path).vocabulary is not None
+    Vocabulary([*WORDS[:3], *reversed(WORDS[3:])]).write(tmp_path / "vocabulary.txt")
+    assert_refused(tmp_path, "vocabulary.txt: belongs to another model than model.safetensors", "run the command")
+
+
+def test_folders_of_earlier_versions_record_no_configuration_and_no_words(tmp_path: Path) -> None:
+    model = make_model(softmax=True)
+    formats.save_native(model, tmp_path)
+    for name in ("model.safetensors", "softmax.safetensors"):
+        save_file(load_file(tmp_path / name), tmp_path / name)  # without our metadata
+    found = formats.load(tmp_path)
+    assert_equal(found.bilm, model.bilm)
+    assert found.vocabulary is not None
+    assert found.vocabulary.words == tuple(WORDS)
+
+
+def test_how_the_text_was_cut_may_be_corrected(tmp_path: Path) -> None:
+    """The checksum of the configuration is that of the sizes alone."""
+    formats.save_native(make_model(), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"text": {"tokenizer": "ptb"}}))
+    assert formats.load(tmp_path).text == TextConfig("ptb")
 
 
 def test_half_the_digits_are_the_same_model(tmp_path: Path) -> None:

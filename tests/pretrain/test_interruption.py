@@ -109,6 +109,48 @@ def test_kill_in_the_middle_of_writing_a_checkpoint(
     assert_same_end(whole, folder)
 
 
+KILLED_IN_NAMING = """
+import os, signal, sys
+from pathlib import Path
+from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.text.corpus import Corpus
+
+folder, name = Path(sys.argv[2]), sys.argv[4]
+run = Pretrainer(Corpus.open(sys.argv[1]), folder, load_pretraining_recipe(sys.argv[3]), device="cpu")
+replace = Path.replace
+
+def killed(path, target):
+    replace(path, target)
+    if target == folder / name:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Path.replace = killed
+run.train()
+"""
+"""A program that trains, and that is killed as soon as the file argv[4] of its model folder has its name."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["model.safetensors", "softmax.safetensors", "vocabulary.txt", "config.json", "README.md", "training.json"],
+)
+def test_a_kill_between_two_files_of_the_model_loses_none(
+    name: str, corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
+) -> None:
+    """The run is finished then, and needs only to be written, each of its files once."""
+    folder, path = tmp_path / "run", tmp_path / "recipe.yaml"
+    write_recipe(settings, path)
+    command = [sys.executable, "-c", KILLED_IN_NAMING, *map(str, (corpus.folder, folder, path, name))]
+    done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert train(corpus, folder, settings).is_done
+    assert_same_end(whole, folder)
+    assert {file.name for file in folder.iterdir()} == {file.name for file in whole.iterdir()}
+    for same in ("model.safetensors", "softmax.safetensors", "vocabulary.txt", "config.json"):
+        assert (folder / same).read_bytes() == (whole / same).read_bytes()
+
+
 def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
     corpus: Corpus, settings: Recipe, tmp_path: Path
 ) -> None:

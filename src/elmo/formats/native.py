@@ -3,7 +3,8 @@
 The softmax, the mixes, the warm state and the token vectors have files of their own, because most uses need only the
 biLM. A folder can therefore end up with files of two models: a copy is cut short, or a process is killed between two
 renames. So each of these files records a checksum of the biLM's weights that it belongs to, and is refused next to
-others, or ignored if the model does without it.
+others, or ignored if the model does without it. In the same way, the weights record a checksum of their configuration,
+and the file whose rows are words, one of its vocabulary.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from elmo.formats.files import (
     AnyArray,
     as_bf16,
     as_float32,
+    checksum,
     checksum_of_weights,
     read_arrays,
     read_json,
+    remove_partial,
     to_array,
     write_all,
     write_arrays,
@@ -45,12 +48,13 @@ from elmo.formats.stored import (
 )
 from elmo.formats.stored_types import StoredTypes, read_types
 from elmo.formats.tensors import require_few_mixes, require_mix, require_sizes, require_weights
-from elmo.formats.words import READ, read_vocabulary
+from elmo.formats.words import READ, SCORED, read_vocabulary
 from elmo.schema import to_mapping
 
 if TYPE_CHECKING:
     from elmo.nn.bilm import BiLM, BiLMState
     from elmo.nn.scalar_mix import ScalarMix
+    from elmo.text.vocabulary import Vocabulary
 
 CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY = (
     "config.json",
@@ -62,8 +66,8 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY = (
     "vocabulary.txt",
 )
 
-_BILM = "bilm"
-"""The metadata key under which a file stores the checksum of the biLM that it belongs to."""
+_BILM, _CONFIG, _VOCABULARY = "bilm", "config", "vocabulary"
+"""Metadata keys of the checksums of what a file belongs to: the biLM, its configuration, its words."""
 
 Storage = Literal["float32", "float16", "bf16"]
 """The type that weights are stored in. The half-size types keep fewer significant bits: 11 in float16, 8 in bf16."""
@@ -93,16 +97,16 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
         ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state or token vectors of other
             weights are ignored instead, because the model is useful without them.
     """
-    config, text = _read_config(folder / CONFIG)
+    config, text, checksum_of_config = _read_config(folder / CONFIG)
     require_sizes(config, folder / CONFIG)
-    weights = _read_weights(folder / WEIGHTS, read_arrays(folder / WEIGHTS)[0], bilm_shapes(config))
-    bilm = StoredBiLM(config, weights)
+    arrays, metadata = read_arrays(folder / WEIGHTS)
+    _require_same(folder / CONFIG, folder / WEIGHTS, metadata.get(_CONFIG), checksum_of_config)
+    bilm = StoredBiLM(config, _read_weights(folder / WEIGHTS, arrays, bilm_shapes(config)))
     softmax = vocabulary = None
     if with_softmax and os.path.lexists(folder / SOFTMAX):
-        softmax = _read_softmax(folder / SOFTMAX, bilm)
-        vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
+        softmax, vocabulary = _read_softmax(folder, bilm)
     if config.n_tokens_vocab is not None:
-        vocabulary = read_vocabulary(folder / VOCABULARY, config.n_tokens_vocab, READ)
+        vocabulary = _read_words(folder / WEIGHTS, metadata, config.n_tokens_vocab, READ)
         if vocabulary is None:
             raise ElmoError(f"{folder}: {VOCABULARY} is missing, which lists the words that the model reads")
     # What belongs to the biLM but is not needed to use it.
@@ -122,8 +126,8 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
     return model
 
 
-def _read_config(path: Path) -> tuple[BiLMConfig, TextConfig | None]:
-    """Read the sizes of the biLM and how its text was cut, which folders of earlier versions do not say."""
+def _read_config(path: Path) -> tuple[BiLMConfig, TextConfig | None, str]:
+    """Read the sizes of the biLM with their checksum, and how its text was cut, which earlier versions do not say."""
     values = read_json(path)
     text = None
     if isinstance(values, dict):
@@ -135,18 +139,36 @@ def _read_config(path: Path) -> tuple[BiLMConfig, TextConfig | None]:
         if TEXT in known:
             text = text_config(known[TEXT], path)
             values = {key: value for key, value in known.items() if key != TEXT}
-    return bilm_config(values, str(path)), text
+    # The values as they were written: a later version may add keys, and fills them in by their defaults.
+    return bilm_config(values, str(path)), text, checksum({}, cast("dict[str, object]", values))
 
 
-def _read_softmax(path: Path, bilm: StoredBiLM) -> StoredSoftmax:
-    """Read a full softmax, or an adaptive one if the file has a head. Words and cutoffs follow from the shapes."""
+def _read_softmax(folder: Path, bilm: StoredBiLM) -> tuple[StoredSoftmax, Vocabulary | None]:
+    """Read a softmax and its words, if there is a list: a full one, or an adaptive one if the file has a head.
+
+    The number of words and the cutoffs follow from the shapes.
+    """
+    path = folder / SOFTMAX
     arrays, metadata = read_arrays(path)
     _require_same_bilm(path, metadata, bilm)
     found = StoredSoftmax(bilm.config.lstm.projection_dim, arrays)
     if (shapes := found.shapes) is None:
         shape = arrays["head.weight"].shape
         raise ElmoError(f"{path}: 'head.weight' has shape {shape}, which fits no adaptive softmax")
-    return StoredSoftmax(found.dim, _read_weights(path, arrays, shapes))
+    softmax = StoredSoftmax(found.dim, _read_weights(path, arrays, shapes))
+    return softmax, _read_words(path, metadata, softmax.num_words, SCORED)
+
+
+def _read_words(path: Path, metadata: Mapping[str, str], num_words: int, use: str) -> Vocabulary | None:
+    """Read the words that the rows of a file belong to, or return None if there is no list of them."""
+    vocabulary = read_vocabulary(path.with_name(VOCABULARY), num_words, use)
+    if vocabulary is not None:
+        _require_same(path.with_name(VOCABULARY), path, metadata.get(_VOCABULARY), _checksum_of_words(vocabulary))
+    return vocabulary
+
+
+def _checksum_of_words(vocabulary: Vocabulary) -> str:
+    return checksum({}, {"words": vocabulary.words})
 
 
 def _read_mixes(path: Path, bilm: StoredBiLM) -> StoredMixes:
@@ -232,20 +254,19 @@ def save_types(types: StoredTypes, folder: Path) -> None:
 
 
 def is_written(model: Model, folder: Path, figures: Mapping[str, str]) -> bool:
-    """Return whether a folder already contains this model with these figures, so that it need not be written again.
-
-    Figures are not compared in a folder of an earlier version, which has them only in its card.
-    """
-    if (known := known_figures(folder)) is None:
+    """Return whether a folder already contains this model with these figures, so that it need not be written again."""
+    known = known_figures(folder)
+    if known is None or not (folder / CARD).exists() or not _holds(folder, model):
         return False
-    is_told = figures.items() <= known.items() if known else True
-    return is_told and (folder / CARD).exists() and _holds(folder, model)
+    # Earlier versions wrote the figures only into the card, and no checksum of the configuration.
+    is_earlier = not known and _CONFIG not in read_arrays(folder / WEIGHTS)[1]
+    return is_earlier or figures.items() <= known.items()
 
 
 def save_trained(
     model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write the folder of a trained model.
+    """Write the folder of a trained model, whose lock this process must hold.
 
     If the folder already contains these weights, only the card and the figures are written, and only if they have
     changed. Anything that was added to the folder since, such as a warm state, then stays.
@@ -256,6 +277,7 @@ def save_trained(
         figures: Facts about the training, name to value.
         metadata: Keys for the head of the card (see `model_card`).
     """
+    remove_partial(folder)
     # A finished run that is started again must not remove what was added to its folder, such as a warm state.
     if not _holds(folder, model):
         save_native(model, folder, figures, metadata)
@@ -264,9 +286,35 @@ def save_trained(
 
 
 def _holds(folder: Path, model: Model) -> bool:
-    """Return whether a folder contains exactly the weights of this biLM and its softmax."""
+    """Return whether a folder contains exactly this biLM, its softmax and its words.
+
+    It may contain only some of them if the process that wrote it was killed.
+    """
     softmax = model.stored_softmax
-    return _has_weights(folder / WEIGHTS, model.weights) and _has_weights(folder / SOFTMAX, softmax and softmax.weights)
+    return (
+        _has_weights(folder / WEIGHTS, model.weights)
+        and _has_weights(folder / SOFTMAX, softmax and softmax.weights)
+        and _has_config(folder / CONFIG, model)
+        and _has_words(folder / VOCABULARY, model.vocabulary)
+    )
+
+
+def _has_config(path: Path, model: Model) -> bool:
+    try:
+        config, text, _ = _read_config(path)
+    except ElmoError:  # missing or damaged, so it has to be written again
+        return False
+    return config == model.config and text in (None, model.text)  # earlier versions did not say how the text was cut
+
+
+def _has_words(path: Path, vocabulary: Vocabulary | None) -> bool:
+    if vocabulary is None:
+        return not path.exists()
+    try:
+        found = read_vocabulary(path, len(vocabulary))
+    except ElmoError:  # damaged, or that of another model
+        return False
+    return found is not None and found.words == vocabulary.words
 
 
 def _has_weights(path: Path, weights: Weights | None) -> bool:
@@ -289,10 +337,22 @@ def _is_of(metadata: Mapping[str, str], bilm: StoredBiLM) -> bool:
 
 
 def _require_same_bilm(path: Path, metadata: Mapping[str, str], bilm: StoredBiLM) -> None:
-    """Refuse a file that was written for other weights: an interrupted write can leave a mixture behind."""
-    if not _is_of(metadata, bilm):
+    """Refuse a file that was written for other weights."""
+    _require_same(path, path.with_name(WEIGHTS), metadata.get(_BILM), bilm.checksum)
+
+
+def _require_same(path: Path, other: Path, wanted: str | None, found: str) -> None:
+    """Refuse `path` if `other` is of another model: an interrupted write can leave a mixture behind.
+
+    Args:
+        path: The file that is refused.
+        other: The file that it does not belong to.
+        wanted: The checksum that was recorded; None in files of earlier versions, which record none.
+        found: The checksum of what there is.
+    """
+    if wanted not in (None, found):
         raise ElmoError(
-            f"{path}: belongs to other weights than {WEIGHTS} in the same folder, perhaps because writing it was "
+            f"{path}: belongs to another model than {other.name} in the same folder, perhaps because writing it was "
             "interrupted; run the command that wrote the folder again, or copy the whole folder again"
         )
 
@@ -327,10 +387,15 @@ def save_native(
     if (softmax := model.stored_softmax) is not None:
         weights[folder / SOFTMAX] = _rounded(softmax.weights, storage, folder / SOFTMAX)
     folder.mkdir(parents=True, exist_ok=True)
+    config = to_mapping(model.config)
     own = {_BILM: checksum_of_weights(weights[folder / WEIGHTS])}  # ties the other files to these weights
+    records = {folder / WEIGHTS: {_CONFIG: checksum({}, config)}, folder / SOFTMAX: dict(own)}
+    if (vocabulary := model.vocabulary) is not None:
+        with_words = WEIGHTS if model.config.n_tokens_vocab is not None else SOFTMAX
+        records[folder / with_words][_VOCABULARY] = _checksum_of_words(vocabulary)
     # `place` and `arrays` are default arguments, because the functions run after the loop has gone on.
     writers: dict[Path, Callable[[Path], object]] = {
-        place: lambda path, place=place, arrays=arrays: write_arrays(path, arrays, {} if place.name == WEIGHTS else own)
+        place: lambda path, place=place, arrays=arrays: write_arrays(path, arrays, records[place])
         for place, arrays in weights.items()
     }
     if model.num_mixes:
@@ -340,12 +405,12 @@ def save_native(
     # Unlike a warm state, they are the numbers of these weights alone.
     if (types := model.types) is not None and types.bilm == own[_BILM]:
         writers[folder / TYPES] = types.write
-    if (vocabulary := model.vocabulary) is not None:
+    if vocabulary is not None:
         writers[folder / VOCABULARY] = vocabulary.write
     # Files get their names in this order. The configuration comes after all that it describes, so that an interrupted
     # write of a new folder leaves one that is not taken for a model.
     text = {} if model.text is None else {TEXT: to_mapping(model.text)}
-    writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config) | text)
+    writers[folder / CONFIG] = lambda path: write_json(path, config | text)
     writers |= (
         description_writers(model, folder, figures or {}, metadata)
         if with_card
