@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -185,9 +186,24 @@ def test_other_files_are_no_vectors(tmp_path: Path) -> None:
     places = {"deflated.npz": whole.index(b"0.npy") + 30, "method.npz": whole.rindex(b"PK\x01\x02") + 10}
     for name, place in places.items():
         (tmp_path / name).write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
-    for name in ("bad.npz", "header0.npz", "header1.npz", "header2.npz", *places):
+    for name in ("bad.npz", "header0.npz", "header1.npz", "header2.npz", "deflated.npz"):
         with pytest.raises(ElmoError, match=rf"{name}: is damaged"):
             find_vectors(tmp_path / name)
+    with pytest.raises(ElmoError, match=r"method\.npz: '0\.npy' has a rare compression method"):
+        find_vectors(tmp_path / "method.npz")
+
+
+def test_a_header_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
+    """A zip file may hold a thousand times as much as its size."""
+    with zipfile.ZipFile(tmp_path / "large.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("0.npy", b"\x93NUMPY\2\0" + (1 << 28).to_bytes(4, "little") + b" " * (1 << 28))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ElmoError, match=r"large\.npz: is damaged"):
+            find_vectors(tmp_path / "large.npz")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
 
 
 def read_h5(path: Path, pool: str | None) -> list[np.ndarray]:

@@ -10,17 +10,19 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from lzma import LZMAError
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, cast
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.lib import format as npy
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.formats.archive import open_zip
 from elmo.formats.hdf5 import get_inside
 
 POOLED, INDEX = "sentence_vectors", "sentence_to_index"
@@ -31,6 +33,9 @@ KEY = "elmo"
 
 _DAMAGE = (BadZipFile, TokenError, struct.error, zlib.error, LZMAError)
 """What reading the zip file and the headers of its arrays may raise, besides Python's own errors."""
+
+_LARGEST_HEADER = 1 << 16
+"""The largest header of an array in bytes. NumPy's own take 128."""
 
 _MOST_BYTES = 60_000
 """The largest size of all facts: `.npz` keeps them in the comment of a zip file, which holds 64 KB."""
@@ -108,7 +113,7 @@ def _varies(attribute: Any) -> bool:
 def _read_npz(path: Path) -> VectorFile | None:
     file = path.open("rb")  # an error of opening it isn't damage
     try:
-        with file, ZipFile(file) as archive:
+        with file, open_zip(path, file) as archive:
             names = archive.namelist()
             pooled = f"{POOLED}.npy" in names
             first = f"{POOLED}.npy" if pooled else "0.npy"
@@ -118,10 +123,13 @@ def _read_npz(path: Path) -> VectorFile | None:
             if not names:
                 return _described(None, 0, pooled, facts)
             with archive.open(first) as member:
-                version = npy.read_magic(member)
-                read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-                shape, _, dtype = read_header(member)
+                begin = BytesIO(member.read(_LARGEST_HEADER))  # NumPy would read all of a header, however long it is
+            version = npy.read_magic(begin)
+            read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, _, dtype = read_header(begin)
             return _described((shape, dtype), shape[0] if pooled and shape else len(names), pooled, facts)
+    except ElmoError:
+        raise
     except (*_DAMAGE, OSError, EOFError, ValueError, TypeError, RuntimeError, SyntaxError) as error:
         raise ElmoError(f"{path}: is damaged ({error}); write it again") from None
 
