@@ -33,6 +33,14 @@ def test_a_second_interrupt_ends_the_program_at_once(first: int, handlers: dict[
     assert {number: signal.getsignal(number) for number in handlers} == handlers
 
 
+def test_handlers_that_python_did_not_install_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where R or Julia runs Python, Ctrl-C is theirs: Python gets None for such a handler, and can't set it again."""
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)
+    with on_interrupt(lambda: None):
+        assert signal.signal(signal.SIGINT, before) == before
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
 @pytest.mark.usefixtures("handlers")
 def test_a_closed_terminal_stops_the_training_unless_that_is_ignored() -> None:

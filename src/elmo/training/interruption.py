@@ -43,8 +43,10 @@ def on_interrupt(stop: Callable[[], None]) -> Generator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) not in (signal.SIG_IGN, None):
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
+    # A handler of another language that Python runs in, such as R, is None here, and could not be put back.
+    numbers = [number for number in numbers if signal.getsignal(number) is not None]
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
