@@ -35,7 +35,7 @@ def bound_cores() -> int:
 
 
 def physical_cores(root: Path = _ROOT) -> int:
-    """Return on how many physical cores this process may run, of which some processors offer each as two.
+    """Return the number of physical cores this process may run on. Some processors present each of them as two.
 
     Two threads on one core share its arithmetic, so computing gains nothing from a second one. Torch with MKL counts
     cores in this way too.

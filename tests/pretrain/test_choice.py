@@ -40,6 +40,14 @@ def test_the_line_says_when_training_ends(num_tokens: int, end: str, tmp_path: P
     assert choose_recipe(num_tokens, tmp_path / "run", {})[1].endswith(end)
 
 
+def test_an_epoch_predicts_the_ends_of_sentences_too(tmp_path: Path) -> None:
+    """A limit of steps that all tokens would just keep within may still end the training."""
+    settings = {"training.max_steps": 4_200, "training.n_epochs": 1, "training.batch_size": 10}
+    for num_sentences, end in ((0, ", 1 epoch"), (100_000, ", 4,200 steps, which read 840,000 tokens")):
+        _, line = choose_recipe(800_000, tmp_path / "run", settings, num_sentences=num_sentences)
+        assert line.endswith(end)
+
+
 def test_longer_texts_are_read_fewer_times(tmp_path: Path) -> None:
     """A longer text also never gets a smaller model than a shorter one."""
     recipes = [choose_recipe(10**n, tmp_path / "run", {})[0] for n in range(4, 10)]
@@ -72,7 +80,8 @@ def test_the_command_asks_whether_the_device_gains_by_bf16(
 ) -> None:
     """It does not change a recipe that the user names, but says what would be faster."""
 
-    def choose(*_: object, gains_by_bf16: bool) -> tuple[Recipe, str]:
+    def choose(*_: object, num_sentences: int, gains_by_bf16: bool) -> tuple[Recipe, str]:
+        assert num_sentences == corpus.num_sentences
         return load_pretraining_recipe("tiny", {"training.max_steps": 1}), f"gains: {gains_by_bf16}"
 
     monkeypatch.setattr("elmo.nn.precision.device_gains_by_bf16", lambda _: gains)

@@ -211,6 +211,12 @@ def test_what_cannot_be_scored_is_refused(parts: tuple[str, ...], state: Any, sa
         next(score_sentences(Model(model.bilm, *(getattr(model, part) for part in parts)), SENTENCES, state))
 
 
+@pytest.mark.parametrize("batch_size", [0, -1])
+def test_a_batch_of_nothing_is_refused(batch_size: int, tiny_config: object) -> None:
+    with pytest.raises(ElmoError, match=f"batch_size: {batch_size}"):
+        next(score_sentences(make_model(tiny_config), SENTENCES, batch_size=batch_size))
+
+
 def test_text_without_tokens_is_refused(tiny_config: object) -> None:
     with pytest.raises(ElmoError, match="holds no tokens"):
         Perplexity.of(score_sentences(make_model(tiny_config), [[], []]))

@@ -54,7 +54,7 @@ struct Packed {
     enum Source {
         AS_IT_IS,               // the weight lies as (columns, depth)
         TRANSPOSED,             // as (depth, columns)
-        TRANSPOSED_INTERLEAVED  // the same, and its depth are the gates of cells, which the other operand interleaves
+        TRANSPOSED_INTERLEAVED  // the same, and its depth holds the gates of cells, which the other operand interleaves
     };
     Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, const Kernels& kernels,
            Source source = AS_IT_IS);

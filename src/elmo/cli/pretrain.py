@@ -132,7 +132,9 @@ def command(
     gains_by_bf16 = device_gains_by_bf16(find_device(device))
     note: str | None = None
     if recipe == AUTO:
-        chosen, note = choose_recipe(opened.num_tokens, run, settings, gains_by_bf16=gains_by_bf16)
+        chosen, note = choose_recipe(
+            opened.num_tokens, run, settings, num_sentences=opened.num_sentences, gains_by_bf16=gains_by_bf16
+        )
     else:
         chosen = load_pretraining_recipe(recipe, settings)
         if is_new and chosen.training.precision == "bf16" and not gains_by_bf16:

@@ -265,7 +265,7 @@ class _Steps(NamedTuple):
         d_joined[:, :in_size] = d_gates @ weight_ih
 
     def in_weight_order(self, gates: Tensor) -> Tensor:
-        """Return a tensor whose first axis are the gates (4H, …) with this axis in the order of the weights."""
+        """Return a tensor whose first axis holds the gates (4H, …), with this axis in the order of the weights."""
         if not self.native:
             return gates
         order = training_kernels.gate_order(len(gates) // 4)

@@ -35,7 +35,12 @@ _SIZES = (
 
 
 def choose_recipe(
-    num_tokens: int, folder: Path, settings: Mapping[str, object], *, gains_by_bf16: bool = True
+    num_tokens: int,
+    folder: Path,
+    settings: Mapping[str, object],
+    *,
+    num_sentences: int = 0,
+    gains_by_bf16: bool = True,
 ) -> tuple[Recipe, str]:
     """Choose a recipe by the length of the text, or take the one that the run in `folder` was begun with.
 
@@ -45,11 +50,13 @@ def choose_recipe(
             another version of this package would now choose another one. Limits of steps and minutes are the
             exception: as with any recipe, they hold if `settings` has them, or the recipe that is chosen now.
         settings: Keys of the recipe to change and their values, as in `load_pretraining_recipe`.
+        num_sentences: The number of its sentences, whose ends an epoch predicts as well as the tokens.
         gains_by_bf16: Whether the device is faster in bf16 than in float32. If not, a new run trains in float32.
 
     Returns:
         The recipe, and one line that says what was chosen and why.
     """
+    num_predictions = num_tokens + num_sentences
     size = next(size for size in _SIZES if num_tokens < size.below)
     precision = {} if gains_by_bf16 else {"training.precision": "float32"}
     recipe = load_pretraining_recipe(size.name, {**size.changes, **precision, **settings})
@@ -60,20 +67,20 @@ def choose_recipe(
         limited = recipe.training if is_same else PretrainingConfig()
         limits = {f"training.{key}": getattr(limited, key) for key in ("max_steps", "max_minutes")}
         recipe = load_pretraining_recipe(own, {**limits, **settings})
-        return recipe, f"recipe {own}, with which the run was begun; {_end_of(recipe.training, num_tokens)}"
+        return recipe, f"recipe {own}, with which the run was begun; {_end_of(recipe.training, num_predictions)}"
     bound = "" if size.below == float("inf") else f" (fewer than {size.below:,.0f})"
     return recipe, (
         f"recipe {size.name}, chosen for {num_tokens:,} tokens{bound}; {recipe.bilm.width} wide with "
         f"{recipe.lstm.dim} cells, dropout {recipe.training.dropout:g}, {recipe.training.precision}, "
-        f"{_end_of(recipe.training, num_tokens)}"
+        f"{_end_of(recipe.training, num_predictions)}"
     )
 
 
-def _end_of(training: PretrainingConfig, num_tokens: int) -> str:
-    """Describe when a training ends."""
+def _end_of(training: PretrainingConfig, num_predictions: int) -> str:
+    """Describe when a training ends whose epochs make so many predictions."""
     at_most = "" if training.max_minutes is None else f", at most {training.max_minutes:g} minutes"
     if training.max_steps is not None:
         num_read = training.max_steps * training.predictions_per_step
-        if num_read < training.n_epochs * num_tokens:
+        if num_read < training.n_epochs * num_predictions:
             return f"{counted(training.max_steps, 'step')}, which read {num_read:,} tokens{at_most}"
     return f"{training.n_epochs:g} epoch{'' if training.n_epochs == 1 else 's'}{at_most}"

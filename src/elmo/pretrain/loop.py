@@ -243,8 +243,8 @@ class Pretrainer:
         """Train on the next batch, and count it in `progress`."""
         started, progress = time.perf_counter(), self.progress  # on Windows, other clocks tick 64 times a second
         progress.step += 1
-        # The seeds of two runs are a million steps apart, so that they share no random numbers. Those of the ranks are
-        # far apart, too: seed + rank would be the seed of the previous rank's next step.
+        # The seeds of two runs are a million steps apart, so that shorter runs share no random numbers. Those of the
+        # ranks are far apart, too: seed + rank would be the seed of the previous rank's next step.
         seed = self.recipe.training.seed * 1_000_003 + progress.step + self.processes.rank * 2_654_435_769
         torch.manual_seed(seed)
         losses = self.train_on(self.batches.read(progress.step))

@@ -28,7 +28,7 @@ from elmo.formats.model import (
 )
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.softmax import AnySoftmax
-from elmo.schema import require_choice
+from elmo.schema import require_choice, require_positive
 from elmo.text.characters import refuse_string, refuse_strings, without_boundaries
 from elmo.text.vocabulary import Vocabulary
 
@@ -146,6 +146,7 @@ def score_sentences(
             if a sentence is a string.
     """
     require_bytes(model, "scored")
+    require_positive("batch_size", batch_size)
     otherwise = "train one on text of yours with 'elmo finetune --new-softmax'"
     if model.config.char_cnn is None:
         otherwise = "use the checkpoint of bilm-tf, which has it"

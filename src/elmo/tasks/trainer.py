@@ -177,7 +177,7 @@ class Trainer(Generic[E, P]):
         started, progress = time.monotonic(), self.progress
         self.model.train()
         # The seed of a step depends on nothing but the step, so that resumed training draws the same dropout masks. The
-        # factor keeps the steps of runs whose seeds are neighbors apart.
+        # factor keeps apart the steps, up to a million, of runs whose seeds are neighbors.
         torch.manual_seed(self.config.seed * 1_000_003 + progress.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate

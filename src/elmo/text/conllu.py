@@ -99,7 +99,7 @@ def conllu_sentences(text: str, path: str, line: int = 1) -> Iterator[ConlluSent
     """Yield the sentences of a part of a CoNLL-U file that have words.
 
     Args:
-        text: Whole lines, in which whole sentences are.
+        text: Whole lines that contain only whole sentences.
         path: The name of the file, for error messages.
         line: The number of the first line of the part (from 1).
 
