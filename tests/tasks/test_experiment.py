@@ -666,6 +666,14 @@ def test_runs_of_one_seed_that_a_user_collected_are_not_taken_over(files: Path, 
         assert contents(files / name) == before
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files are mapped")
+def test_a_cache_is_let_go_before_it_is_removed(files: Path, recipe: Recipe) -> None:
+    """Windows removes no file that is still mapped into memory, and elsewhere it goes on taking space."""
+    experiment = Experiment(make_config(files, recipe(training__max_epochs=1)))
+    experiment.run()
+    assert str(files) not in Path("/proc/self/maps").read_text()
+
+
 @pytest.mark.parametrize("elmo", [None, "model"])
 def test_only_caches_are_removed_after_a_training(elmo: str | None, files: Path, recipe: Recipe) -> None:
     """A user may keep static vectors under the name of the folder for caches."""

@@ -68,9 +68,9 @@ def predict_together(members: Members, examples: Sequence[Any], batch_size: int)
             # The member gets its own source back at the end, since the caller may use it alone again.
             elmo, layers = member.model.elmo, member.model.elmo.layers
             if isinstance(layers, LiveLayers) and member.recipe.elmo.vectors == "cached":
-                elmo.layers = layers.cached(sentences, Path(folder), "set TMPDIR to a folder with more room")
+                elmo.read_from(layers.cached(sentences, Path(folder), "set TMPDIR to a folder with more room"))
             try:
                 found.append(predict(task, member.model, examples, batch_size))
             finally:
-                elmo.layers = layers
+                elmo.read_from(layers)
     return [task.combine(recipe, predictions) for predictions in zip(*found, strict=True)]

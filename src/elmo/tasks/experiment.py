@@ -170,6 +170,7 @@ class Experiment:
             except ElmoError as error:
                 raise ElmoError(f"{path}: the {name} set {error}") from None
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, config.recipe)}
+        self._given_layers = layers
         self._frozen_layers = layers  # shared by all seeds; without `layers`, made when the first seed is trained
         found = self._find_words()
         self.vocabularies = self.task.vocabularies(self.sets["train"], config.recipe, found)
@@ -180,7 +181,7 @@ class Experiment:
     def with_elmo(self, elmo: Path) -> Experiment:
         """Return the same experiment with another ELMo model, without reading the files again.
 
-        The original must not have run yet. A path of the name `en` is a folder here, too, not the package's model.
+        The original must not have run yet. `elmo` is always a folder, even if it is called `en`.
         """
         other = copy(self)
         other.config, other.bilm = replace(self.config, elmo=elmo), formats.load(elmo)
@@ -219,6 +220,8 @@ class Experiment:
                 self.folders.keep_best(self.results, self.task.metric)
                 self._write_card(config.folder, self.results)
             if config.cache is None:
+                # Windows removes no file that is still mapped into memory, and elsewhere it would go on taking space.
+                self._frozen_layers = self._given_layers
                 remove_cache(config.folder / CACHE)
         return self.results
 

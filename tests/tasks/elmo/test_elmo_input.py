@@ -138,6 +138,31 @@ def test_a_cache_in_float16_is_half_as_large(bilm: Model, tmp_path: Path) -> Non
     assert sizes == [7 * 3 * 12 * 4, 7 * 3 * 12 * 2]
 
 
+def test_numbers_too_large_for_float16_are_refused(
+    bilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Infinity in the cache would let the training fail, and seem to be the fault of its learning rate."""
+    windows = Embedder.windows
+
+    def large(self: Embedder, sentences: Sequence[tuple[str, ...]], **options: Any) -> Any:
+        for window in windows(self, sentences, **options):
+            yield [array * np.float32(1e9) for array in window]
+
+    monkeypatch.setattr(Embedder, "windows", large)
+    with pytest.raises(ElmoError, match="a number is above 65,504, the largest of float16"):
+        make(bilm, tmp_path, cache_dtype="float16")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files are mapped")
+def test_another_source_of_layers_leaves_nothing_of_the_old_one(bilm: Model, tmp_path: Path) -> None:
+    """Windows removes no file that is still mapped into memory, and elsewhere it goes on taking space."""
+    module = make(bilm, tmp_path).eval()
+    module(SENTENCES)
+    assert str(tmp_path) in Path("/proc/self/maps").read_text()
+    module.read_from(LiveLayers(Embedder(bilm), ElmoConfig()))
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+
+
 def test_a_cache_is_used_again_only_for_the_same_model_and_text(bilm: Model, tmp_path: Path) -> None:
     make(bilm, tmp_path)
     live = LiveLayers(Embedder(bilm), ElmoConfig())

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
+from elmo.embed.layers import rounded
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import State
@@ -62,7 +63,7 @@ class LiveLayers:
         ```python
         live = LiveLayers(elmo.load("en"), ElmoConfig())
         cached = live.cached(sentences, Path("cache"))
-        (layers,) = cached([["A", "sentence"]])  # (L, T, D)
+        (layers,) = cached([["A", "sentence"]])  # (L+1, T, D)
         ```
     """
 
@@ -71,7 +72,7 @@ class LiveLayers:
         self._state: State = "warm" if config.state == "warm" else "zero"
 
     def __call__(self, sentences: Sentences, /) -> Arrays:
-        """Return the layers (L, T, D) of each sentence."""
+        """Return the layers (L+1, T, D) of each sentence."""
         return self.embedder.embed(sentences, layers="all", state=self._state)
 
     def cached(self, sentences: Iterable[Sequence[str]], folder: Path, if_no_room: str = IF_NO_ROOM) -> CachedLayers:
@@ -141,7 +142,7 @@ class LiveLayers:
                 file.seek(size)
                 for window in self.embedder.windows(texts[done:], layers="all", state=self._state):
                     for array in window:
-                        file.write(np.ascontiguousarray(array, self.config.cache_dtype).data)
+                        file.write(rounded(array, np.dtype(self.config.cache_dtype)).data)
                     # The numbers must be on the disk before the note that says so: after a power cut, a note that came
                     # first could count numbers that were never written.
                     file.flush()
@@ -205,10 +206,10 @@ def _read_progress(progress: Path, data: Path) -> tuple[int, int]:
 class CachedLayers:
     """All layers of the sentences that a cache was made for, memory-mapped. Other sentences are computed live.
 
-    The file holds nothing but numbers: (L, T, D) for each distinct sentence, in the order of the text.
+    The file holds nothing but numbers: (L+1, T, D) for each distinct sentence, in the order of the text.
 
     Args:
-        numbers: The contents of the file, one row of L * D numbers for each token.
+        numbers: The contents of the file, one row of (L+1) * D numbers for each token.
         places: The row at which each sentence begins.
         live: Computes the layers of batches that hold any other sentence.
     """
@@ -217,7 +218,7 @@ class CachedLayers:
         self._numbers, self._places, self._live = numbers, places, live
 
     def __call__(self, sentences: Sentences, /) -> Arrays:
-        """Return the layers (L, T, D) of each sentence."""
+        """Return the layers (L+1, T, D) of each sentence."""
         keys = [tuple(sentence) for sentence in sentences]
         # A batch with a single new sentence is computed as a whole. That is for text to predict; the sentences of all
         # sets of a training are in its cache.
@@ -227,6 +228,6 @@ class CachedLayers:
         arrays: list[NDArray[np.floating]] = []
         for key in keys:
             start = self._places[key]
-            # As many rows as the sentence has tokens, but not a row for each: its numbers are in the order (L, T, D).
+            # As many rows as the sentence has tokens, but not a row for each: its numbers are in the order (L+1, T, D).
             arrays.append(self._numbers[start : start + len(key)].reshape(num_layers, len(key), width))
         return arrays

@@ -24,7 +24,7 @@ from elmo.text.characters import number_types
 
 Sentences = Sequence[Sequence[str]]
 FrozenLayers = Callable[[Sentences], Sequence[NDArray[np.floating]]]
-"""The source of the layers of a biLM that is not trained: it returns an array (L, T, D) for each sentence."""
+"""The source of the layers of a biLM that is not trained: it returns an array (L+1, T, D) for each sentence."""
 
 SENTENCES_AT_ONCE = 16
 """The number of sentences that are padded together where a text has many of them.
@@ -68,13 +68,6 @@ class TrainedLayers(nn.Module):
         return layers[:, :, 1:-1] * padding_mask(lengths - 2, device).unsqueeze(2)
 
 
-class _Latest(NamedTuple):
-    """The layers of the sentences of the last two batches, and where they come from."""
-
-    source: FrozenLayers | None
-    batches: deque[dict[tuple[str, ...], NDArray[np.floating]]]
-
-
 class ElmoInput(nn.Module):
     """Turns a batch of sentences into ELMo vectors: layers, mixed, with dropout.
 
@@ -87,8 +80,8 @@ class ElmoInput(nn.Module):
 
     Args:
         config: How the task uses ELMo.
-        layers: The source of L layers of width D. None is for a model without ELMo, whose vectors have a width of 0.
-        num_layers: L.
+        layers: The source of L+1 layers of width D. None is for a model without ELMo, whose vectors have a width of 0.
+        num_layers: L+1.
         width: D.
         lowercase: Whether the biLM reads words in lower case.
     """
@@ -118,7 +111,13 @@ class ElmoInput(nn.Module):
         )
         # An empty tensor that says which device the module is on: without ELMo, it has no parameter that would.
         self.register_buffer("_here", torch.zeros(0), persistent=False)
-        self._latest = _Latest(None, deque(maxlen=2))
+        # The layers of the sentences of the last two batches.
+        self._latest: deque[dict[tuple[str, ...], NDArray[np.floating]]] = deque(maxlen=2)
+
+    def read_from(self, layers: FrozenLayers | TrainedLayers | None) -> None:
+        """Exchange the source of the layers for another one of the same biLM, and keep nothing of the old one."""
+        self.layers = layers
+        self._latest.clear()
 
     @property
     def input_width(self) -> int:
@@ -184,13 +183,10 @@ class ElmoInput(nn.Module):
 
     def _repeated(self, sentences: Sequence[tuple[str, ...]], layers: FrozenLayers) -> list[NDArray[np.floating]]:
         """Return the layers of each sentence, computing only those that are not known yet."""
-        # An ensemble exchanges the source of its members' layers: what another one computed must not be used then.
-        if self._latest.source is not layers:
-            self._latest = _Latest(layers, deque(maxlen=2))
-        known = {key: array for batch in self._latest.batches for key, array in batch.items()}
+        known = {key: array for batch in self._latest for key, array in batch.items()}
         new = [key for key in dict.fromkeys(sentences) if key not in known]
         known.update(zip(new, layers(new), strict=True))
-        self._latest.batches.append({key: known[key] for key in sentences})
+        self._latest.append({key: known[key] for key in sentences})
         return [known[key] for key in sentences]
 
     def _mix(self, place: str, layers: Tensor, mask: Tensor) -> Tensor:
