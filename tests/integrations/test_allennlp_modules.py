@@ -604,6 +604,9 @@ def test_made_by_settings(files: tuple[str, str]) -> None:
     cached = ElmoTokenEmbedder.from_params({**params, "namespace_to_cache": "tokens"}, vocab=Vocabulary())
     assert cached._elmo.words is not None
     assert len(cached._elmo.words.characters) == len(WORDS) + 2
+    # AllenNLP 0.9 passed the vocabulary first.
+    cached = ElmoTokenEmbedder.from_params(Vocabulary(), {**params, "namespace_to_cache": "tokens"})
+    assert cached._elmo.words is not None
     layer = Elmo.from_params({**params, "num_output_representations": 2, "do_layer_norm": True})
     assert [mix.layer_norm for mix in layer.mixes] == [True, True]
 

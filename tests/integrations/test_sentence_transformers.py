@@ -65,6 +65,16 @@ def test_lower_case_and_prompts(folder: Path) -> None:
     assert np.array_equal(plain.encode(["play"], prompt="new "), plain.encode(["new play"]))
 
 
+def test_a_prompt_may_be_read_and_left_out_of_the_mean(folder: Path) -> None:
+    """Its tokens still change the vectors of the others."""
+    tokens = ElmoTokens(folder, tokenizer="ptb")
+    pooling = Pooling(tokens.get_embedding_dimension(), include_prompt=False)
+    model = library.SentenceTransformer(modules=[tokens, pooling], device="cpu")
+    (whole,) = elmo.load(folder).embed([["a", "new", "play", "."]])
+    found = model.encode(["play."], prompt="a new ")
+    np.testing.assert_allclose(found[0], whole[2:].mean(axis=0), atol=ROUNDING, rtol=0)
+
+
 def test_a_saved_model_needs_no_other_folder(folder: Path, tmp_path: Path) -> None:
     """The mix is saved as it was trained, and `elmo.load` reads the folder of the module."""
     model = build(folder, requires_grad=True)
@@ -81,8 +91,7 @@ def test_a_saved_model_needs_no_other_folder(folder: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_gradients_reach_what_is_trained(folder: Path, requires_grad: bool) -> None:
     model = build(folder, requires_grad=requires_grad)
-    features = model.preprocess(TEXTS) if hasattr(model, "preprocess") else model.tokenize(TEXTS)
-    model(features)["sentence_embedding"].sum().backward()
+    model(model.preprocess(TEXTS))["sentence_embedding"].sum().backward()
     module: Any = model[0].elmo
     assert module.mixes[0].scores.grad.abs().sum() > 0
     assert [p.grad is not None for p in module.bilm.parameters()] == [requires_grad] * len(

@@ -335,3 +335,16 @@ def test_bad_documents_are_refused(folder: Path, documents: Any, message: str) -
     assert issubclass(ElmoError, ValueError)
     with pytest.raises(ElmoError, match=message):
         ElmoVectorizer(folder, lowercase=True).transform(documents)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ({"tokenizer": 3}, "tokenizer: expected a name or a function, found 3"),
+        ({"lowercase": "no"}, "lowercase: expected True, False or None, found 'no'"),
+        ({"batch_size": "x"}, "batch_size: expected a number, found 'x'"),
+    ],
+)
+def test_parameters_of_the_wrong_type_are_refused(folder: Path, parameter: dict[str, Any], message: str) -> None:
+    with pytest.raises(ElmoError, match=message):
+        ElmoVectorizer(folder, **parameter).fit()

@@ -163,6 +163,17 @@ def test_pipe_embeds_docs_together(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert [number for number in calls if number] == [100, 100, 50]
 
 
+def test_a_token_with_a_space_is_read_as_everywhere_else(folder: Path, model: elmo.Embedder) -> None:
+    """`merge_entities` makes such tokens. The biLM reads `_` in place of the space, as in CoNLL-U."""
+    nlp = make_nlp(folder)
+    doc = nlp.make_doc("They saw New York")
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[2:4])
+    doc = nlp.get_pipe("elmo")(doc)
+    (wanted,) = model.embed([["They", "saw", "New_York"]])
+    np.testing.assert_allclose(doc.tensor, wanted, rtol=0, atol=ROUNDING)
+
+
 def test_spacy_vectors_follow(folder: Path, model: elmo.Embedder) -> None:
     """Without a table of word vectors, spaCy takes `doc.tensor`. Its rows stay with their tokens if some merge."""
     doc = make_nlp(folder)("They saw a new play")

@@ -18,7 +18,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from elmo.extras import import_extra
 from elmo.formats.elmo import Elmo
@@ -75,11 +74,7 @@ class ElmoTokens(_InputModule):
         """Return the width of the vectors, D."""
         return self.elmo.output_dim
 
-    def get_word_embedding_dimension(self) -> int:
-        """Return the width of the vectors, D, under the name that older versions of the library ask for."""
-        return self.elmo.output_dim
-
-    def preprocess(self, inputs: list[str], prompt: str | None = None, **kwargs: Any) -> dict[str, Tensor]:
+    def preprocess(self, inputs: list[str], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Cut texts into tokens.
 
         Args:
@@ -88,7 +83,8 @@ class ElmoTokens(_InputModule):
             **kwargs: Other options of the library, which make no difference here.
 
         Returns:
-            `input_ids`, the ids of the tokens' characters, (B, T, C), zeros at padding; and `attention_mask`, (B, T).
+            `input_ids`, the ids of the tokens' characters, (B, T, C), zeros at padding; `attention_mask`, (B, T); and
+            with a prompt `prompt_length`, its number of tokens, which `Pooling(include_prompt=False)` leaves out.
         """
         sentences = [self.tokenizer(f"{prompt or ''}{text}") for text in inputs]
         if self.lowercase:
@@ -101,11 +97,8 @@ class ElmoTokens(_InputModule):
             if sentence:
                 row[: len(sentence)] = to_ids(sentence)
         characters = torch.from_numpy(ids)
-        return {"input_ids": characters, "attention_mask": (characters != 0).any(dim=-1).long()}
-
-    def tokenize(self, texts: list[str], **kwargs: Any) -> dict[str, Tensor]:
-        """Do as `preprocess` does, under the name that older versions of the library call."""
-        return self.preprocess(texts, **kwargs)
+        features = {"input_ids": characters, "attention_mask": (characters != 0).any(dim=-1).long()}
+        return features | ({"prompt_length": len(self.tokenizer(prompt))} if prompt else {})
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Add the vectors of the tokens, `token_embeddings` (B, T, D), to the features of `preprocess`."""

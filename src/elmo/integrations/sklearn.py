@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from elmo.embed.pooling import POOLS, Pool
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.sources import as_text
-from elmo.schema import require_choice
+from elmo.schema import require_choice, shown
 from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
@@ -103,6 +103,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
                 "by its name and not in a list"
             )
         require_choice("pool", self.pool, POOLS)
+        self._check_types()
         embedder = self._embedder()
         tokenizer = tokenizer_of(embedder.text) if self.tokenizer is None else self.tokenizer
         tokenize = get_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
@@ -117,6 +118,18 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
         """Return elmovectorizer0, elmovectorizer1, …, one name per feature. `input_features` is ignored."""
         return np.array([f"elmovectorizer{number}" for number in range(self._num_features())], dtype=object)
+
+    def _check_types(self) -> None:
+        """Refuse parameters of the wrong type, which a grid search may pass."""
+        of_type = {
+            "tokenizer": (self.tokenizer is None or isinstance(self.tokenizer, str) or callable(self.tokenizer)),
+            "lowercase": self.lowercase is None or isinstance(cast(object, self.lowercase), bool),
+            "batch_size": self.batch_size is None or isinstance(cast(object, self.batch_size), int | np.integer),
+        }
+        wanted = {"tokenizer": "a name or a function", "lowercase": "True, False or None", "batch_size": "a number"}
+        for name, is_right in of_type.items():
+            if not is_right:
+                raise ElmoError(f"{name}: expected {wanted[name]}, found {shown(getattr(self, name))}")
 
     def _embedder(self) -> Embedder:
         path = Path(self.model)

@@ -251,20 +251,23 @@ def from_params(kind: type[M], params: Any, vocab: Any) -> M:
     Args:
         kind: The class.
         params: Its arguments by name. The key `type`, by which AllenNLP finds the class, is ignored.
-        vocab: A vocabulary of AllenNLP, needed only for the key `namespace_to_cache`.
+        vocab: A vocabulary of AllenNLP, needed only for the key `namespace_to_cache`. AllenNLP 0.9 passed it first, and
+            the mapping second, which is understood, too.
 
     Raises:
         ElmoError: If an argument is unknown or missing.
     """
     name = f"{kind.__name__}.from_params"
-    if not isinstance(params, Mapping):
+    is_swapped = isinstance(vocab, Mapping) and not isinstance(params, Mapping)
+    given, words = (vocab, params) if is_swapped else (params, vocab)
+    if not isinstance(given, Mapping):
         raise ElmoError(f"{name}: params must be a mapping of arguments, not {type(params).__name__}")
-    arguments = {key: value for key, value in params.items() if key != "type"}
+    arguments = {key: value for key, value in given.items() if key != "type"}
     namespace = arguments.pop("namespace_to_cache", None)
     if namespace is not None:
-        if vocab is None:
+        if words is None:
             raise ElmoError("namespace_to_cache: needs the vocabulary whose words it names; pass vocab=")
-        arguments["vocab_to_cache"] = list(vocab.get_token_to_index_vocabulary(namespace))
+        arguments["vocab_to_cache"] = list(words.get_token_to_index_vocabulary(namespace))
     known = inspect.signature(kind).parameters
     unknown = next((key for key in arguments if key not in known), None)
     if unknown is not None:

@@ -22,6 +22,7 @@ from elmo.formats.model import without_softmax
 from elmo.formats.native import CONFIG, TYPES, VOCABULARY, WEIGHTS
 from elmo.integrations.spacy.parts import StoredAsFolder, find_sentences, group_docs
 from elmo.text.choice import is_lower_case
+from elmo.text.conllu import without_spaces
 from elmo.text.reading import lower_all
 
 Array = NDArray[np.float32]
@@ -125,7 +126,12 @@ def _embed_docs(
     Words are converted to lower case if those of the model's training text were.
     """
     places = [find_sentences(doc) for doc in docs]
-    words: list[Sentence] = [[doc[i].text for i in s] for doc, found in zip(docs, places, strict=True) for s in found]
+    # A token may hold spaces, as those that `merge_entities` makes do.
+    words: list[Sentence] = [
+        [without_spaces(doc[i].text) for i in sentence]
+        for doc, found in zip(docs, places, strict=True)
+        for sentence in found
+    ]
     if is_lower_case(embedder.text):
         words = [*lower_all(words)]
     arrays = iter(embed(words))
