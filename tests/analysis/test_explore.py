@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, quote_plus
 
 import numpy as np
@@ -22,11 +24,12 @@ import pytest
 
 from commands import run_main
 from elmo import formats
-from elmo.analysis.explore import MAX_USES, SHOWN_USES, ExplorationConfig, look
+from elmo.analysis.explore import MAX_SHOWN_USES, SHOWN_USES, ExplorationConfig, look
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
 from elmo.config import TextConfig
 from elmo.embed import Embedder
+from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 from running import started
@@ -34,7 +37,7 @@ from running import started
 for extra in ("faiss", "jinja2", "starlette", "uvicorn", "httpx"):
     pytest.importorskip(extra, reason="needs pip install 'elmo-torch[analysis,explore]' httpx")
 
-from elmo.analysis.explore_page import MAX_TEXT, cut_around, tokenizer_for_input  # noqa: E402
+from elmo.analysis.explore_page import MAX_TEXT, cut_around, layer_phrase, tokenizer_for_input  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -71,7 +74,7 @@ def test_a_word_is_compared_with_its_uses_in_every_layer(model: Embedder, index:
     view = look(model, SENTENCES, 0, 3, index, ExplorationConfig(top=4, groups=2))
     assert view.neighbors is not None
     assert len(view.neighbors.uses) == 4
-    uses = index.uses("play", MAX_USES)
+    uses = index.uses("play", MAX_SHOWN_USES)
     assert view.num_uses == len(set(uses))
     assert [layer.number for layer in view.layers] == [0, 1, 2]
     query = model.embed([SENTENCES[0]], layers="all")[0][:, 3]
@@ -112,7 +115,7 @@ def test_the_picture_has_the_uses_with_the_chosen_tags(model: Embedder, tmp_path
 def test_the_picture_has_every_use_once_in_groups(model: Embedder, index: ContextIndex) -> None:
     view = look(model, SENTENCES, 0, 3, index, ExplorationConfig(groups=3))
     assert (view.points[0].tokens, view.points[0].position, view.points[0].group) == (SENTENCES[0], 3, -1)
-    assert {(point.tokens, point.position) for point in view.points[1:]} == set(index.uses("play", MAX_USES))
+    assert {(point.tokens, point.position) for point in view.points[1:]} == set(index.uses("play", MAX_SHOWN_USES))
     groups = [point.group for point in view.points[1:]]
     sizes = [groups.count(group) for group in range(3)]
     assert sum(sizes) == view.num_uses
@@ -470,6 +473,44 @@ def test_a_client_that_sends_half_a_request_is_disconnected(sent: bytes, answer:
     with socket.create_connection(hasty) as client:
         client.sendall(sent)
         assert rest(client).startswith(answer)
+
+
+def test_a_second_request_has_as_long_for_its_answer(model: Embedder) -> None:
+    """It may have arrived before the first one was answered, and then waits for nothing more from the client."""
+    from elmo.analysis.explore_server import make_server
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        await asyncio.sleep(0.6)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await send({"type": "http.response.body", "body": b"slow"})
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = make_server(slow, request_seconds=0.2)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    try:
+        with socket.create_connection(listening.getsockname()) as client:
+            client.sendall(2 * b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert rest(client).count(b"slow") == 2
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        listening.close()
+
+
+@pytest.mark.parametrize(
+    ("layers", "phrase"),
+    [
+        ("top", "the top layer"),
+        ("mean", "the mean of all layers"),
+        ("token", "layer 0"),
+        (1, "layer 1"),
+        ([0.5, 0.5], "a mix of the layers, [0.5, 0.5]"),
+    ],
+)
+def test_the_page_names_the_layer_of_its_index(layers: Layers, phrase: str) -> None:
+    assert layer_phrase(layer_name(layers)) == phrase
 
 
 def test_sending_a_request_bit_by_bit_gains_no_time(hasty: tuple[str, int]) -> None:

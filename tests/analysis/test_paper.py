@@ -202,6 +202,14 @@ def test_shares_are_hatched_as_in_the_papers_figure(tmp_path: Path) -> None:
     assert (tmp_path / "x").read_bytes().startswith(b"<?xml")
 
 
+def test_shares_of_many_layers_add_up_to_one() -> None:
+    """There are fewer colors than some models have layers."""
+    pytest.importorskip("matplotlib")
+    axes = new_figure().add_subplot()
+    draw_shares(axes, {"x": {f"layer {number}": 1 / 9 for number in range(9)}}, "share")
+    assert sum(patch.get_width() for patch in axes.patches) == pytest.approx(1)
+
+
 # --- parts of speech
 
 

@@ -219,6 +219,14 @@ def test_the_top_layer_has_no_weights(make_runs: MakeRuns) -> None:
         tasks.analyze_weights([make_runs(settings={"elmo.layers": "top"})], "m")
 
 
+def test_a_fine_tuned_model_has_no_warm_state(make_runs: MakeRuns, forbid_training) -> None:
+    """That is said before anything is trained."""
+    task = make_runs(settings={"elmo.state": "warm"})
+    forbid_training()
+    with pytest.raises(ElmoError, match=r"NER: elmo\.state: a fine-tuned model has no warm state; set it to zero"):
+        tasks.analyze_finetuning([task], "m", "cpu")
+
+
 def test_efficiency_has_both_models_on_each_share(make_runs: MakeRuns, forbid_training) -> None:
     task = make_runs()
     finding = tasks.analyze_efficiency([task], "m", (0.5, 1.0))

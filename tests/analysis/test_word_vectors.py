@@ -106,6 +106,13 @@ def test_senses(model: Embedder, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
     assert sorted(single.names) == sorted(WORDS)
 
 
+def test_senses_need_no_vectors_on_disk(model: Embedder, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows, faiss has no index on disk, but it can find groups."""
+    faiss = pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    monkeypatch.delattr(faiss, "OnDiskInvertedLists")
+    assert any("#2" in name for name in type_vectors(model, corpus, layer=1, min_count=1, senses=2).names)
+
+
 def test_a_word_that_is_named_like_a_sense(model: Embedder, tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     (tmp_path / "text.txt").write_text("we play .\n" * 3 + "they saw play#1 .\n" + "the new play was new .\n" * 3)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.search.vectors import import_faiss
+from elmo.extras import import_extra
 
 Vectors = NDArray[np.float32]
 Groups = NDArray[np.int64]
@@ -22,7 +22,7 @@ def cluster(units: Vectors, num_groups: int) -> Groups:
     """
     if num_groups == 1:  # needs no faiss, so that the page without an index doesn't either
         return np.zeros(len(units), np.int64)
-    faiss = import_faiss()
+    faiss = import_extra("faiss", "groups of similar vectors")
     settings: dict[str, Any] = {"spherical": True, "seed": 1, "min_points_per_centroid": 1}
     means = faiss.Kmeans(units.shape[1], num_groups, **settings)
     means.train(units)

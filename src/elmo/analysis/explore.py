@@ -16,7 +16,7 @@ from elmo.analysis.senses import project
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 
-MAX_USES = 150
+MAX_SHOWN_USES = 150
 """Most uses of the word in an index that are embedded in all layers."""
 
 SHOWN_USES = 6
@@ -116,7 +116,7 @@ def look(
             where=settings.where,
         )
         # With `any_word`, the tags are those of other words.
-        places = index.uses(word, MAX_USES, settings.where, () if settings.any_word else settings.tags)
+        places = index.uses(word, MAX_SHOWN_USES, settings.where, () if settings.any_word else settings.tags)
     places = [place for place in dict.fromkeys(places) if place != (tokens, position)]
     query, vectors = _embed_all(embedder, (tokens, position), places)
     layers = [_layer(number, query[number], vectors[number], places) for number in range(len(query))]

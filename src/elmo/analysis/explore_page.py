@@ -95,7 +95,7 @@ class Page:
             line=asked.get("line", "0"),
             word=asked.get("word") if is_chosen else None,
             max_groups=MAX_GROUPS,
-            layer=self._layer(),
+            layer=layer_phrase(self._index.layer_name if self._index else "top"),
             columns=self._columns(),
             example=self._example,
         )
@@ -110,11 +110,6 @@ class Page:
             raise ElmoError(f"the text has {len(lines)} lines; the page takes {MAX_LINES}")
         sentences = list(map(tokenizer, lines))
         return list(map(tuple, lower_all(sentences) if self._lowercase else sentences))
-
-    def _layer(self) -> str:
-        if self._index is not None and self._index.layer_name not in ("top", "mean"):
-            return self._index.layer_name
-        return f"{self._index.layer_name if self._index else 'top'} layer"
 
     def _columns(self) -> list[str]:
         """Return the columns that a reader can choose by: those of the metadata, and the file if there are several."""
@@ -192,3 +187,9 @@ def number(asked: QueryParams, name: str, default: int) -> int:
     if not (value.isdecimal() and len(value) < 8):
         raise ElmoError(f"{name}: {value[:40]!r} is not a number")
     return int(value)
+
+
+def layer_phrase(name: str) -> str:
+    """Return the name of a choice of layers (see `elmo.embed.layers.layer_name`) as it is used in a sentence."""
+    names = {"top": "the top layer", "mean": "the mean of all layers", "token": "layer 0"}
+    return names.get(name, name if name.startswith("layer ") else f"a mix of the layers, {name}")

@@ -83,9 +83,10 @@ class _Protocol(H11Protocol):
             self._wait(is_answering=True)
 
     def on_response_complete(self) -> None:
-        """Start waiting for the next request."""
+        """Start waiting for the next request, unless it has arrived already and is being answered."""
+        answered = self.cycle
         super().on_response_complete()
-        self._wait(is_answering=False)
+        self._wait(is_answering=self.cycle is not answered)
 
     def _wait(self, *, is_answering: bool) -> None:
         if self._timer is not None:

@@ -62,8 +62,9 @@ class Neighbors:
 
     If it has several words, `length` tokens from `position` on are meant.
     If `num_averaged` is not 0, uses are nearest to the mean of that many uses of a word, and `query` is the word alone.
-    `uses` are chosen from `num_uses` tokens of the text, which has `num_sentences` sentences. `words` are chosen from
-    `num_types` types; they depend only on the characters of the word, not on its sentence.
+    `uses` are chosen from `num_uses` tokens of the text, which has `num_sentences` sentences. An index also counts the
+    uses in the query's own sentence, which it doesn't choose. `words` are chosen from `num_types` types; they depend
+    only on the characters of the word, not on its sentence.
     """
 
     query: tuple[str, ...]
@@ -306,7 +307,7 @@ def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool, *, can_
     """Return the end of a message that words are not among tokens: what is there instead, and what to do about it.
 
     It tells of the first word that is missing: which tokens contain it. If all are there, they are in other places.
-    Of a single word that no token contains, there is nothing to say. `can_ignore_case` says whether ignoring case is
+    For a single word that no token contains, it is empty. `can_ignore_case` says whether ignoring case is
     something that the caller's user can do.
     """
     present = dict.fromkeys(tokens)

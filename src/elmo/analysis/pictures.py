@@ -107,8 +107,8 @@ def draw_curves(
 ) -> None:
     """Draw values of what has an order, such as shares of a text or periods: a line, its standard deviation shaded.
 
-    A line has a gap where it has no value. The arguments are those of `draw_dots`, and the digits after the decimal
-    point of written values. The highest value of each place is written above its point, and all others below theirs, or
+    A line has a gap where it has no value. The arguments are those of `draw_dots`, and `digits`, the number of decimals
+    in written values. The highest value of each place is written above its point, and all others below theirs, or
     next to it where there is no room below.
     """
     for row, look in _looks(rows):
@@ -203,7 +203,7 @@ def draw_shares(axes: Any, rows: Mapping[str, Mapping[str, float]], unit: str) -
     """
     names = list(rows)
     starts = dict.fromkeys(names, 0.0)
-    for color, part in zip(COLORS, next(iter(rows.values())), strict=False):
+    for color, part in zip(cycle(COLORS), next(iter(rows.values()))):
         for y, name in enumerate(names):
             share = rows[name][part]
             hatch = "--" if share < 1 / 3 else ".." if share > 2 / 3 else None

@@ -31,7 +31,7 @@ from elmo.text.corpus import Corpus
 
 Vectors = NDArray[np.float32]
 
-MAX_USES = 200
+MAX_CLUSTERED_USES = 200
 """About how many uses of a type are clustered into senses. They are drawn at random if it has more."""
 
 MAX_SENSES = 5
@@ -161,13 +161,13 @@ def add_to_rows(sums: NDArray[np.float64], rows: NDArray[np.int64], vectors: Vec
 
 
 class _Sample:
-    """About `MAX_USES` random uses of each type, kept in a file as float16, (N, D), those of each type together."""
+    """About `MAX_CLUSTERED_USES` random uses of each type, kept in a file as float16, (N, D), type by type."""
 
     def __init__(self, counts: NDArray[np.int64], width: int, path: Path) -> None:
         self._random = np.random.default_rng(1)
-        self._share = MAX_USES / np.maximum(counts, MAX_USES)
+        self._share = MAX_CLUSTERED_USES / np.maximum(counts, MAX_CLUSTERED_USES)
         # A use is taken with a fixed probability, so that the number taken varies; what exceeds the room is dropped.
-        self._starts = np.concatenate([[0], np.cumsum(np.minimum(counts, MAX_USES))])
+        self._starts = np.concatenate([[0], np.cumsum(np.minimum(counts, MAX_CLUSTERED_USES))])
         self._filled = self._starts[:-1].copy()
         self._uses: NDArray[np.float16] = np.memmap(path, np.float16, "w+", shape=(int(self._starts[-1]), width))
 

@@ -56,7 +56,7 @@ NEAREST, SAME, RANK, CHANCE = "nearest", "same sense", "rank of the paper's answ
 UNTAGGED = "not tagged"
 """Shown instead of the sense of a use that has none in the annotated text."""
 
-MAX_USES = 100_000
+ALL_USES = 100_000
 """All uses are asked for, not only the nearest, since the rank of the use that the paper printed may be any."""
 
 
@@ -88,8 +88,8 @@ def analyze_neighbors(
     if not words:
         raise ElmoError(f"the annotated text has no sense of {', '.join(WORDS)} in two sentences; give SemCor")
     inputs: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of_examples(semcor), "words": words}
-    # The last keys name how the parts are computed. They make parts that an earlier version stored, which counted
-    # otherwise, be computed again.
+    # The last keys name how the parts are computed, so that parts stored by an earlier version, which counted
+    # differently, are computed again.
     judged = inputs | {"senses": "told, or not tagged"}
     uses = once(folder / "parts" / "neighbors-uses.json", judged, lambda: dict(_nearest(embedder, semcor)))
     shared = inputs | {"equally near": "shared"}
@@ -125,7 +125,7 @@ def _nearest(embedder: Embedder, semcor: Sequence[Annotated]) -> Iterator[tuple[
         # The paper quotes the beginning of a sentence. The whole sentence gives its word the context that it had there,
         # and can be recognized in the text and left out of its own search.
         query = next((tokens for tokens in text if list(tokens[: len(wanted)]) == wanted), wanted)
-        found = find_neighbors(embedder, text, WORD, query, top=MAX_USES)
+        found = find_neighbors(embedder, text, WORD, query, top=ALL_USES)
         if number == 0:  # without context the word has one vector, whatever its sentence
             nearest = ", ".join(word.word for word in found.words[:NUM_WORDS])
             yield f"{NO_CONTEXT}, layer 0", {NEAREST: nearest}

@@ -253,13 +253,15 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
     questions in SQuAD), a model is fine-tuned on each kind, and the task is trained with that of the first.
 
     Raises:
-        ElmoError: If the model has no softmax.
+        ElmoError: If the model has no softmax, or a task starts from the warm state, which a fine-tuned model lacks.
 
     Source: Peters et al. 2018, section 3.4, appendix A.1 and Table 7.
     """
     perplexities: dict[str, dict[str, Cell]] = {}
     outcomes: dict[str, dict[str, Outcome]] = {}
     seconds: dict[str, float] = {}
+    if warm := next((task.name for task in tasks if task.recipe.elmo.state == "warm"), None):
+        raise ElmoError(f"{warm}: elmo.state: a fine-tuned model has no warm state; set it to zero")
     for task in tasks:
         model_folder = task.folder / "finetuning"
         train, dev = task.texts("train"), task.texts("dev")

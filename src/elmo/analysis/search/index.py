@@ -24,8 +24,8 @@ from elmo.text.corpus import open_matrix
 DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss", "vectors-*.faiss"
 """The files of an index, besides those of its text. PARTS can only be read together with TRAINED."""
 
-FORMATS = "elmo-index-"
-FORMAT = f"{FORMATS}1"
+FORMAT_PREFIX = "elmo-index-"
+FORMAT = f"{FORMAT_PREFIX}1"
 
 # Float16 hardly changes the order. Of the ten nearest uses of a million tokens, vectors by pq alone name 55 %, and 91 %
 # after ten candidates for each were compared exactly (docs/search.md).
@@ -343,7 +343,7 @@ def _find_description(folder: Path) -> dict[str, Any] | None:
     """Read the description of an index of any format version, or return None if there is none."""
     path = folder / DESCRIPTION
     facts: Any = read_json(path) if path.is_file() else None
-    is_ours = isinstance(facts, dict) and str(cast("dict[str, Any]", facts).get("format")).startswith(FORMATS)
+    is_ours = isinstance(facts, dict) and str(cast("dict[str, Any]", facts).get("format")).startswith(FORMAT_PREFIX)
     return cast("dict[str, Any]", facts) if is_ours else None
 
 
