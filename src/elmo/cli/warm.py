@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from itertools import chain, islice
@@ -126,13 +126,17 @@ def _store_state(
 
     with _opened(model, "the state", "given a warm state") as (loaded, folder):
         loaded.to(use_device(device))
-        lengths: list[int] = []
         choice = choose_reading(loaded, paths, **reading)
         sentences = map(without_boundaries, read_sentences(paths, choice.reading))
         chosen = islice(filter(None, sentences), max_sentences)
-        # The sentences are counted as they pass, so that they need not be kept.
-        passing = (lengths.append(len(sentence)) or sentence for sentence in chosen)
-        state = mean_state(loaded, show_progress("reading", "sentences", None, passing))
+        lengths: list[int] = []
+
+        def passing() -> Iterator[list[str]]:
+            for sentence in chosen:
+                lengths.append(len(sentence))
+                yield sentence
+
+        state = mean_state(loaded, show_progress("reading", "sentences", None, passing()))
         save_warm_state(state, folder, loaded.bilm)
     print_result(
         f"{folder / WARM}: warm state of {counted(len(lengths), 'sentence')}, {counted(sum(lengths), 'token')}{choice}",

@@ -18,7 +18,7 @@ from elmo.nn.memory import LayerMemory
 from elmo.nn.packing import Packing
 from elmo.nn.softmax import AdaptiveSoftmax, AnySoftmax, Negatives, Softmax, choose_cutoffs, draw_negatives
 from elmo.pretrain.recipe import PretrainingConfig
-from elmo.pretrain.recurrence import Recurrence, make_recurrence
+from elmo.pretrain.recurrence import RunRecurrence, make_recurrence
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
 
@@ -137,7 +137,7 @@ class Objective(nn.Module):
         self.dropout, self.word_dropout = dropout, word_dropout
         self.dtype = dtype
         """The type of the operands of matrix products."""
-        self._recurrences: dict[torch.Size, list[Recurrence]] = {}
+        self._recurrences: dict[torch.Size, list[RunRecurrence]] = {}
         """The recurrence of each direction by a batch's shape (B, T): a recorded graph fits that shape alone."""
         self._memory: list[LayerMemory] = []
         """The memory of the char encoder's layers, which only a CPU gains from."""

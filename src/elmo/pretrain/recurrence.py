@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from elmo.nn.lstm import LSTMStack, LSTMState
 from elmo.nn.memory import LayerMemory
 
-Recurrence = Callable[..., tuple[Tensor, Tensor, Tensor]]
+RunRecurrence = Callable[..., tuple[Tensor, Tensor, Tensor]]
 """A function from packed inputs (T * B, P), the two tensors of the state, and the dropout masks of `LSTMStack`, to the
 outputs of the top layer (T * B, P) and the two tensors of the state after the last token."""
 
@@ -34,7 +34,7 @@ class _Unrolled(nn.Module):
 
 def make_recurrence(
     stack: LSTMStack, batch_size: int, num_steps: int, num_masks: int, device: torch.device
-) -> Recurrence:
+) -> RunRecurrence:
     """Make the function that runs an LSTM stack over a batch in training.
 
     On a GPU, a step consists of hundreds of kernels that take less time to run than to launch. So they are recorded
@@ -67,7 +67,7 @@ def make_recurrence(
     if recorded_on is not None and recorded_on.device != device:
         torch.cuda.graph.default_capture_stream = None
     with torch.cuda.device(device), _own_workspace(device):
-        return cast("Recurrence", torch.cuda.make_graphed_callables(unrolled, (inputs, hidden, cell, *masks)))
+        return cast("RunRecurrence", torch.cuda.make_graphed_callables(unrolled, (inputs, hidden, cell, *masks)))
 
 
 @contextmanager
