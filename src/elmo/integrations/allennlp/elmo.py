@@ -258,8 +258,10 @@ def from_params(kind: type[M], params: Any, vocab: Any) -> M:
         ElmoError: If an argument is unknown or missing.
     """
     name = f"{kind.__name__}.from_params"
-    is_swapped = isinstance(vocab, Mapping) and not isinstance(params, Mapping)
-    given, words = (vocab, params) if is_swapped else (params, vocab)
+    in_order: list[Any] = [params, vocab]
+    if isinstance(vocab, Mapping) and not isinstance(params, Mapping):
+        in_order.reverse()
+    given, words = in_order
     if not isinstance(given, Mapping):
         raise ElmoError(f"{name}: params must be a mapping of arguments, not {type(params).__name__}")
     arguments = {key: value for key, value in given.items() if key != "type"}
