@@ -286,7 +286,7 @@ def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max
 
 def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> None:
     """Write `corpus.json`: the counts, the result of `_facts`, each file's size and SHA-256, and the checksums."""
-    files = {name: _checksum(folder / name) for name in (TYPES, CHARACTERS, TOKENS, SENTENCES)}
+    files = {name: _size_and_digest(folder / name) for name in (TYPES, CHARACTERS, TOKENS, SENTENCES)}
     description: dict[str, Any] = {
         "format": FORMAT,
         "counts": counts,
@@ -340,7 +340,7 @@ def _facts(
     if all(path != STDIN and Path(path).is_file() for path in paths):  # a pipe can be read only once
         words = None if vocabulary is None else "\n".join(vocabulary.words).encode()
         made_of = {
-            "inputs": [_checksum(Path(path)) for path in paths],
+            "inputs": [_size_and_digest(Path(path)) for path in paths],
             "vocabulary": None if words is None else hashlib.sha256(words).hexdigest(),
         }
         if (code := code_file(settings.tokenizer)) is not None:  # a tokenizer of the user's, which may change
@@ -369,6 +369,6 @@ def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
     raise ElmoError(f"{folder}: exists already; remove it, or choose another folder for the corpus")
 
 
-def _checksum(path: Path) -> dict[str, Any]:
+def _size_and_digest(path: Path) -> dict[str, Any]:
     """Return the size of a file and its SHA-256."""
     return {"bytes": path.stat().st_size, "sha256": digest_of(path)}

@@ -103,7 +103,8 @@ class ContextIndex:
 
     The vectors on disk are used to find candidates, which are then embedded again and compared exactly. Similarities
     are therefore those of `find_neighbors`, but a near use may be missed. `tag_names` are the parts of speech in the
-    text, if it was tagged. `text.origins` says where its sentences are from.
+    text, if it was tagged. `text.origins` says where its sentences are from. The files stay mapped into memory until
+    the process ends, so open an index once and keep it.
 
     Args:
         folder: The folder of the index.
