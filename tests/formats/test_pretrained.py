@@ -14,6 +14,7 @@ import make_many_langs
 from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
+from elmo.formats.native import save_warm_state
 
 BATCH = elmo.batch_to_ids([["A", "new", "play"], ["play"]])
 
@@ -52,6 +53,25 @@ def test_the_card_keeps_its_figures_and_takes_metadata(tmp_path: Path) -> None:
     assert (card.data.license, card.data.language, card.data.library_name) == ("cc-by-sa-4.0", "cs", "elmo-torch")
     assert card.data.to_dict()["datasets"] == ["someone/czech"]
     assert "| perplexity | 39.7 |" in card.text
+
+
+def test_a_layer_that_a_task_has_trained_has_no_figures_of_before(tmp_path: Path) -> None:
+    """They would be those of other weights. What the card's head says of the text is still true."""
+    layer = make_layer(tmp_path / "from", requires_grad=True)
+    save_warm_state(layer.bilm.initial_state(1), tmp_path / "from", layer.bilm)
+    layer = elmo.Elmo.from_pretrained(tmp_path / "from", 1, requires_grad=True)
+    layer.bilm.forward_lstm.layers[0].bias.data += 1  # pyright: ignore
+    layer.save_pretrained(tmp_path / "to")
+    card, found = ModelCard.load(tmp_path / "to" / "README.md"), formats.load(tmp_path / "to")
+    started = "native: from holds config.json and model.safetensors, whose weights a task has changed since"
+    assert f"| started from | {started} |" in card.text
+    assert "39.7" not in card.text
+    assert card.data.language == "cs"
+    assert found.figures == {"started from": started}
+    assert found.warm_state is None
+    assert layer.generate_model_card().text == card.text
+    shared = elmo.Elmo(None, None, 1, module=layer)
+    assert "39.7" not in shared.generate_model_card().text
 
 
 def test_a_card_that_is_there_stays(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.card import CARD, model_card
 from elmo.formats.download import is_address
+from elmo.formats.files import checksum_of_weights
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import save_native
 from elmo.formats.published import DEFAULT, published_models
@@ -122,6 +123,8 @@ class Elmo(ElmoModule, ModelHubMixin):
             ElmoError: If the model cannot be read.
         """
         model = load(source, with_softmax=False)
+        if model.card or model.figures:
+            model.described = checksum_of_weights(model.weights)
         # Our own `__init__` takes the two published files or a biLM, not a model with its word lists. It can't just get
         # another argument: the Hub's mixin records all arguments, and copies dataclasses such as `Model` for that.
         elmo = cls.__new__(cls)
@@ -149,9 +152,22 @@ class Elmo(ElmoModule, ModelHubMixin):
         ElmoModule.__init__(self, model.bilm, num_output_representations, word_characters=words, **options)
         self._model = without_softmax(model)
 
+    def _described_model(self) -> Model:
+        """Return the model as it is now, with a card and figures that are true of it."""
+        model = self.as_model()
+        if model.described in (None, checksum_of_weights(model.weights)):
+            return model
+        figures = {"started from": f"{self._model.origin}, whose weights a task has changed since"}
+        head = ModelCard(self._model.card).data.to_dict() if self._model.card else {}
+        return model.copy_with(card=model_card(model, figures, head), figures=figures, warm_state=None)
+
     def generate_model_card(self, *args: Any, **metadata: Any) -> ModelCard:
-        """Return the card of the model that this layer was made from, with `metadata` added to its head."""
-        card = ModelCard(self._model.card or model_card(self.as_model(), {}))
+        """Return the card of the model that this layer was made from, with `metadata` added to its head.
+
+        If a task has changed the weights since, a new card says so.
+        """
+        model = self._described_model()
+        card = ModelCard(model.card or model_card(model, model.figures))
         for name, value in metadata.items():
             setattr(card.data, name, value)
         return card
@@ -184,7 +200,7 @@ class Elmo(ElmoModule, ModelHubMixin):
         folder.mkdir(parents=True, exist_ok=True)
         # Two processes that save to the same folder at once could leave files of both.
         with alone_in(folder):
-            save_native(self.as_model(), folder, with_card=False)
+            save_native(self._described_model(), folder, with_card=False)
             if not (folder / CARD).exists():  # people edit cards by hand: as the Hub does, never replace one
                 self.generate_model_card(**metadata).save(folder / CARD)
         if not push_to_hub:

@@ -72,6 +72,8 @@ class Model:
         types: Token vectors that were stored to be looked up instead of computed (see `current_types`).
         card: The text of the model card, for people.
         figures: Facts about the training, name to value, for programs.
+        described: The checksum of the weights that card and figures are about, for a biLM that a task may train; None
+            if nobody asks.
         text: How the training text was cut, if that is known.
         vocabulary_file: The words of the training text, which may be read to compare another text with them.
     """
@@ -95,6 +97,7 @@ class Model:
         self.types: StoredTypes | None = None
         self.card: str | None = None
         self.figures: Mapping[str, str] = {}
+        self.described: str | None = None
         self.vocabulary_file: Path | None = None
 
     @property
@@ -269,7 +272,8 @@ def predictor_inputs(
 def require_model(model: object) -> None:
     """Refuse what is not a model, such as the `Embedder` that `elmo.load` returns."""
     if not isinstance(model, Model):
-        raise ElmoError(f"model: expected what elmo.formats.load returns, found {type(model).__name__}")
+        advice = "; pass its as_model()" if hasattr(model, "as_model") else ""
+        raise ElmoError(f"model: expected what elmo.formats.load returns, found {type(model).__name__}{advice}")
 
 
 def require_warm_state(state: T | None) -> T:
