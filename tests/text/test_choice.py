@@ -109,6 +109,17 @@ def test_whitespace_for_tokenized_text_is_no_difference() -> None:
     )
 
 
+def test_text_that_looks_laid_out_in_another_way_is_noted(tmp_path: Path) -> None:
+    """Of wrapped text, each line would be read as if its sentence ended there."""
+    line = "the old house at the end of the long road was empty and\n"
+    (tmp_path / "text").write_text(line * 30)
+    own = TextConfig("words", "paragraphs")
+    for given, is_noted in (({}, True), ({"text": "sentences"}, True), ({"text": "wrapped"}, False)):
+        choice, path = choose_for_files(own, None, [str(tmp_path / "text")], tokenizer="words", **given)
+        assert any("the lines look as if they were wrapped" in note for note in choice.notes) == is_noted
+        assert path == str(tmp_path / "text")
+
+
 def test_the_layout_follows_a_training_text_that_was_cut_at_spaces() -> None:
     own = TextConfig(text="wrapped")
     assert choose_cut(own, RAW).reading.text == "wrapped"

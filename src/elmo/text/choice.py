@@ -23,6 +23,7 @@ from elmo.text.languages import require_code
 from elmo.text.opening import STDIN, peek_stdin
 from elmo.text.reading import SPLIT, Reading, TextBlock, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
+from elmo.text.suspicion import note_on_layout
 from elmo.text.tokenizers import is_code, language_of, refuse_code
 
 SAMPLE_CHARACTERS, SAMPLE_FILES = 1 << 16, 20
@@ -309,8 +310,8 @@ def choose_for_files(
         **given: What the user chose, as in `choose_cut`.
 
     Returns:
-        The choice, and the file that its notes are about. If there is nothing else to note, there may be a note on
-        words that the model does not know.
+        The choice, and the file that its notes are about. One of them may say that the text has another layout. If
+        there is nothing else to note, there may be a note on words that the model does not know.
 
     Raises:
         ElmoError: As `choose_cut` does, or if a file can't be read.
@@ -321,6 +322,8 @@ def choose_for_files(
     if ids and sample is not None and given.get("text") != "conllu":
         sample = sample._replace(text="\n".join(line.partition("\t")[2] for line in sample.text.split("\n")))
     choice = choose_cut(own, None if sample is None else sample.text, encoding=encoding, **given)
+    if sample is not None and (note := note_on_layout(sample.text, choice.reading.text)) is not None:
+        choice = replace(choice, notes=(*choice.notes, note))
     if not choice.notes and (note := unknown_note(own, vocabulary_file, sample, choice.reading)):
         choice = replace(choice, notes=(note,))
     return choice, paths[0] if sample is None else sample.path
