@@ -301,7 +301,7 @@ def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_
             "takes two periods to compare (there is 'gay': write it this way)",
         ),
         (["--by", "decade", "--word", "a park"], "takes two periods to compare (only single words are compared)"),
-        (["--by", "decade", "--word", "park"], "'park' occurs only in 1840s, and it takes two"),
+        (["--by", "decade", "--word", "park"], "'park' occurs only in 1840s, and it takes two periods to compare"),
         (["--by", "decade", "--min-count", "999"], "--min-count: no word has 999 uses both in 1840s and in 1900s"),
         (["--by", "decade", "--between", "1840s", "2000s"], "there is no period '2000s'; there are 1840s, 1900s"),
         (["--by", "decade", "--between", "1840s", "1840s"], "1840s cannot be compared with itself; name two periods"),

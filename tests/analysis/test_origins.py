@@ -132,7 +132,11 @@ def test_commas_separate_columns_in_csv(tmp_path: Path) -> None:
         ("t.tsv", "file\tfile\n", "line 1: a column has no name, or the name of another"),
         ("t.tsv", "file\tyear\na\t1\t2\n", "line 2: 3 columns; the first line has 2"),
         ("t.tsv", "file\tyear\na\t1\na\t2\n", "line 3: file 'a' had a row before"),
-        ("t.tsv", "file\tyear\nz\t1\n", "has no row about any file of the text, such as 'letters/a.txt'"),
+        (
+            "t.tsv",
+            "file\tyear\nz\t1\n",
+            "has no row about any file of the text, such as 'letters/a.txt', but about others, such as 'z'",
+        ),
         ("t.csv", 'file,year\na,"1\n', "t.csv, line 2: unexpected end of data"),
     ],
 )
@@ -166,6 +170,14 @@ def test_files_are_named_by_their_folders_or_without_one_ending(tmp_path: Path) 
     (tmp_path / "table.tsv").write_text("file\tyear\nx/a.txt\t1843\ny/a.txt\t1790\n1801.05\t1801\n")
     found = read_metadata(tmp_path / "table.tsv", ["x/a.txt", "y/a.txt", "1801.05.txt"])
     assert found == (["year"], [["1843"], ["1790"], ["1801"]])
+
+
+@pytest.mark.parametrize("row", ["t/1801/001.txt.gz", "t/1801/001", "1801/001.txt", "1801/001"])
+def test_files_are_named_by_some_of_their_folders(row: str, tmp_path: Path) -> None:
+    """Folders of years hold files of the same names."""
+    (tmp_path / "table.tsv").write_text(f"file\tyear\n{row}\t1801\nt/1905/001\t1905\n")
+    found = read_metadata(tmp_path / "table.tsv", ["t/1801/001.txt.gz", "t/1905/001.txt.gz"])
+    assert found == (["year"], [["1801"], ["1905"]])
 
 
 def test_an_empty_value_is_not_shown() -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import Use, hint, unit
+from elmo.analysis.neighbors import Use, hint, other_forms, unit
 from elmo.analysis.periods import find_periods
 from elmo.analysis.pictures import Series, draw_curves, dress, literal, new_figure, require_picture, save_figure
 from elmo.analysis.search.index import evenly_spaced, open_uses
@@ -175,12 +175,12 @@ class ChangeIndex:
         there = np.flatnonzero(counts)
         if len(there) < 2:
             where = f"only in {self.periods.names[there[0]]}" if len(there) else "in no period"
-            is_single = len(word.split()) == 1
-            why = (
-                hint([word], self.text.types, False, can_ignore_case=False)
-                if is_single
-                else " (only single words are compared)"
-            )
+            if len(word.split()) != 1:
+                why = " (only single words are compared)"
+            elif len(there):
+                why = other_forms(word, self.text.types)
+            else:
+                why = hint([word], self.text.types, False, can_ignore_case=False)
             raise ElmoError(f"{word!r} occurs {where}, and it takes two periods to compare{why}")
         tokens = np.flatnonzero(mask)
         vectors = self._vectors(mask, tokens)

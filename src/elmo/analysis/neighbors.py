@@ -330,6 +330,18 @@ def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool, *, can_
     return f" (there is {', '.join(map(repr, near))}: {advice})"
 
 
+def other_forms(word: str, tokens: Iterable[str]) -> str:
+    """Return the end of a message if a word is also there in another case or another Unicode normal form, or ""."""
+    form = normalize("NFC", word.casefold())
+    found = (token for token in dict.fromkeys(tokens) if token != word and normalize("NFC", token.casefold()) == form)
+    if not (near := list(islice(found, NEAR_FORMS))):
+        return ""
+    # Written with escapes where the forms look the same.
+    looks_same = normalize("NFC", word)
+    shown = ", ".join(ascii(token) if normalize("NFC", token) == looks_same else repr(token) for token in near)
+    return f" (there is also {shown}: forms that are to count as one word have to be written alike before indexing)"
+
+
 def excerpt(tokens: Sequence[str], position: int, context: int, length: int = 1) -> tuple[str, str, str]:
     """Return the text before a token, the token, and the text after it: `context` tokens each, and "…" for the rest.
 

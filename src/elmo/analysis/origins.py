@@ -282,7 +282,8 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
     names = [_name_of(file, found) for file in files]
     without = [file for file, name in zip(files, names, strict=True) if name is None]
     if len(without) == len(files):
-        raise ElmoError(f"{path}: has no row about any file of the text, such as {files[0]!r}; compare the names")
+        others = f", but about others, such as {min(found)!r}" if found else ""
+        raise ElmoError(f"{path}: has no row about any file of the text, such as {files[0]!r}{others}; compare names")
     if without:
         of_all = f"{len(without):,} of the {len(files):,} files"
         warnings.warn(f"{path}: has no row about {of_all}, such as {without[0]!r}", stacklevel=2)
@@ -318,7 +319,12 @@ def _rows_of(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _name_of(file: str, names: Container[str]) -> str | None:
-    """Return by which name a table knows a file, or None."""
-    path = Path(file)
-    stem = path.name.split(".")[0]  # without both endings of a name such as 1843.txt.gz
-    return next((name for name in (file, path.name, path.stem, stem) if name in names), None)
+    """Return by which name a table knows a file, or None: with its folders or the last of them, and without endings."""
+    parts = Path(file).parts
+    for start in range(len(parts)):
+        folders, last = parts[start:-1], parts[-1]
+        # The last of these is without both endings of a name such as 1843.txt.gz.
+        for name in (last, Path(last).stem, last.split(".")[0]):
+            if (found := "/".join([*folders, name])) in names:
+                return found
+    return file if file in names else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -196,6 +197,12 @@ def _byte(error: UnicodeDecodeError) -> str:
 
 
 def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecodeError) -> str:
+    with suppress(UnicodeDecodeError):
+        if not codecs.getincrementaldecoder("utf-8")().decode(error.object).isascii():
+            return (
+                f"{shown_name(path)}, line {line}: not valid {encoding.upper()} ({_byte(error)}), but valid UTF-8. "
+                "Leave out the encoding for this file; if others need it, convert those to UTF-8"
+            )
     # In latin-1, the bytes 0x80 to 0x9F are control characters, which no text has. In Windows-1252 they are quotes,
     # dashes and the like. In UTF-8 they are parts of characters, which are not looked at here.
     strange = error.object.decode("utf-8", "surrogateescape")

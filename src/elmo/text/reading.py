@@ -84,7 +84,8 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
         if pattern == STDIN or Path(pattern).is_file() or Path(pattern).is_fifo():
             paths.append(pattern)
         elif Path(pattern).is_dir():
-            raise ElmoError(f"{pattern}: is a folder; name its files, for example '{Path(pattern) / '*.txt'}'")
+            inside = "*.txt" if any(map(Path.is_file, Path(pattern).iterdir())) else "**/*.txt"
+            raise ElmoError(f"{pattern}: is a folder; name its files, for example '{Path(pattern) / inside}'")
         elif Path(pattern).exists():
             raise ElmoError(f"{pattern}: is a device; write what it gives to a file, and name that")
         elif not glob.has_magic(pattern):
