@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+import elmo
 import make_many_langs
 from bridge import make_model
 from elmo import formats
@@ -218,6 +219,13 @@ def test_a_number_is_no_device() -> None:
     number: Any = 0
     with pytest.raises(ElmoError, match=r"^device: '0' is unknown; choose one of auto, cpu"):
         Embedder(make_model(), device=number)
+
+
+def test_an_embedder_is_made_from_what_a_layer_holds() -> None:
+    layer: Any = elmo.Elmo.from_pretrained("en", 1)
+    with pytest.raises(ElmoError, match=r"found Elmo; pass its as_model\(\)$"):
+        Embedder(layer)
+    assert Embedder(layer.as_model()).width == layer.output_dim
 
 
 @pytest.mark.parametrize("model", ["en", 3], ids=["a name", "a number"])

@@ -434,3 +434,23 @@ def test_padding_that_does_not_follow_the_tokens_is_refused(row: list[int]) -> N
         ElmoError, match=r"^inputs: a sentence has padding before or between its tokens; put all padding"
     ):
         make(build()[0], 1)(ids)
+
+
+@pytest.mark.parametrize("inputs", [[["A", "play"]], np.ones((1, 2, 50), np.int64)], ids=["sentences", "an array"])
+def test_what_is_no_tensor_is_refused(inputs: Any) -> None:
+    bilm, _ = build()
+    with pytest.raises(
+        ElmoError, match=r"inputs: expected a tensor, found (list|ndarray); make it of sentences with elmo"
+    ):
+        make(bilm, 1)(inputs)
+
+
+@pytest.mark.parametrize("wrong", [-3, 262, 1161])
+def test_ids_of_no_character_are_refused(wrong: int) -> None:
+    bilm, _ = build()
+    ids = ids_of(SENTENCES)
+    ids[0, 0, 1] = wrong
+    with pytest.raises(
+        ElmoError, match=f"inputs: contain the id {wrong}, but the model's characters have the ids 0 to 261"
+    ):
+        make(bilm, 1)(ids)

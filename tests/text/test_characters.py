@@ -56,6 +56,12 @@ def test_long_words_are_cut_at_48_bytes(word):
     assert row[49] == 260
 
 
+@pytest.mark.parametrize("word", [None, 1.5, b"play"])
+def test_what_is_not_a_string_is_refused(word):
+    with pytest.raises(ElmoError, match=f"^token {word!r} is not a string$"):
+        encode_words(["a", word])
+
+
 def test_lone_surrogates_are_dropped():
     assert decode(encode_words(["a\ud800b"])[0]) == b"ab"
 

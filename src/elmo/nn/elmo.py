@@ -1,7 +1,7 @@
 """The layer that task models use: a biLM and one or more scalar mixes of its layers (Peters et al. 2018, sec. 3.3)."""
 
 from collections.abc import Callable, Sequence
-from typing import TypedDict
+from typing import TypedDict, cast
 
 import torch
 import torch.nn.functional as F
@@ -254,6 +254,9 @@ def require_batch(inputs: Tensor | None) -> Tensor:
     """Refuse character ids without a batch axis, or with too few ids per word for `boundary_words`."""
     if inputs is None:
         raise ElmoError("inputs: are None, but not all of word_inputs are known words; give the ids of characters, too")
+    if not isinstance(cast(object, inputs), Tensor):
+        kind = type(inputs).__name__
+        raise ElmoError(f"inputs: expected a tensor, found {kind}; make it of sentences with elmo.batch_to_ids")
     if inputs.dim() < 3 or inputs.shape[-1] < 3:
         raise ElmoError(f"inputs: expected (…, T, C) with a batch axis and C ≥ 3, found {tuple(inputs.shape)}")
     if inputs.is_floating_point():

@@ -32,6 +32,9 @@ def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> 
     Returns:
         The ids (N, C) int16, with the id of padding (261) after the end of a word.
 
+    Raises:
+        ElmoError: If a word is not a string.
+
     Example:
         ```python
         encode_words(["the"], 6).tolist()  # [[259, 117, 105, 102, 260, 261]]
@@ -40,7 +43,11 @@ def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> 
     Source: Peters et al. 2018, sec. 3.4; the ids are those of bilm-tf.
     """
     room = max_characters - 2
-    encoded = [word.encode("utf-8", "ignore")[:room] for word in words]
+    try:
+        encoded = [word.encode("utf-8", "ignore")[:room] for word in words]
+    except AttributeError:  # asking each word first would take longer than encoding it
+        wrong = next(word for word in words if not hasattr(word, "encode"))
+        raise ElmoError(f"token {wrong!r} is not a string") from None
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
     ids = np.full((len(words), max_characters), PADDING + 1, dtype=np.int16)  # 262 ids do not fit a byte
     ids[:, 0] = BEGIN_WORD + 1
