@@ -101,6 +101,8 @@ def test_python_of_the_page_on_it_runs() -> None:
     assert [array.shape for array in names["vectors"]] == [(6, 384), (6, 384)]
     np.testing.assert_allclose(names["first"], names["vectors"][0], atol=1e-6)
     np.testing.assert_allclose(names["mixed"][1].detach(), names["layers"][:, 1].mean(dim=0), atol=1e-6)
+    (vectors,) = names["layer"].eval()(names["characters"])["elmo_representations"]
+    np.testing.assert_allclose(names["same"], vectors.detach(), atol=5e-6)
 
 
 def test_make_targets_of_the_readme_exist() -> None:

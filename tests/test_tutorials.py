@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -116,3 +118,15 @@ def test_a_treebank_is_split(mark: str, folder: Path) -> None:
     parts = [(folder / f"{name}.conllu").read_text() for name in ("train", "dev", "test")]
     assert [part.count("# text") for part in parts] == [480, 60, 60]
     assert sorted(text for part in parts for text in texts if text in part) == sorted(texts)
+
+
+def test_the_script_for_scans_rejoins_words_and_drops_headers(tmp_path: Path) -> None:
+    """A hyphen within a line stays, and so does a short line that comes only once."""
+    (tmp_path / "clean.py").write_text(blocks(page("languages.md"), "python")[1])
+    winds = ["north", "south", "east", "west", "north-east", "calm"]
+    pages = [f"CHAPTER II. {n}\n{wind}: the well-known har-\nbor, {wind}.\n\n" for n, wind in enumerate(winds)]
+    text = "".join(["The Harbor\n\n", *pages, "A⸗\nnother one.\n"])
+    command = [sys.executable, tmp_path / "clean.py"]
+    found = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    kept = "".join(f"{wind}: the well-known harbor, {wind}.\n\n" for wind in winds)
+    assert found == f"The Harbor\n\n{kept}Another one.\n"
