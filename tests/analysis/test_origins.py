@@ -180,5 +180,10 @@ def test_files_are_named_by_some_of_their_folders(row: str, tmp_path: Path) -> N
     assert found == (["year"], [["1801"], ["1905"]])
 
 
+def test_the_whole_name_of_a_file_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "table.tsv").write_text("file\tyear\na.txt\t1801\n/x/a.txt\t1905\n")
+    assert read_metadata(tmp_path / "table.tsv", ["/x/a.txt", "/y/a.txt"]) == (["year"], [["1905"], ["1801"]])
+
+
 def test_an_empty_value_is_not_shown() -> None:
     assert str(Origin("a.txt", 3, {"year": "", "author": "Darwin"})) == "a.txt, line 3, author=Darwin"

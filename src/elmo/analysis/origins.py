@@ -320,11 +320,13 @@ def _rows_of(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 
 def _name_of(file: str, names: Container[str]) -> str | None:
     """Return by which name a table knows a file, or None: with its folders or the last of them, and without endings."""
-    parts = Path(file).parts
-    for start in range(len(parts)):
-        folders, last = parts[start:-1], parts[-1]
+    if file in names:
+        return file
+    *parents, last = Path(file).parts
+    for start in range(len(parents) + 1):
+        folders = parents[start:]
         # The last of these is without both endings of a name such as 1843.txt.gz.
         for name in (last, Path(last).stem, last.split(".")[0]):
             if (found := "/".join([*folders, name])) in names:
                 return found
-    return file if file in names else None
+    return None
