@@ -134,6 +134,24 @@ def test_a_lock_that_is_a_link_is_refused(target: str, tmp_path: Path) -> None:
     assert (tmp_path / "letter.txt").read_text() == "Dear Ann"
 
 
+@pytest.mark.parametrize(("mark", "other"), [(PROGRESS, JOB), (JOB, PROGRESS)])
+def test_work_that_can_be_continued_is_left_to_its_own_command(mark: str, other: str, tmp_path: Path) -> None:
+    """The command of another kind would remove what was kept."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / other).touch()
+    with (
+        pytest.raises(ElmoError, match=r"a\.h5: another command was interrupted, and can be continued from .*work; "),
+        unfinished_folder(folder, tmp_path / "a.h5", lambda: False, mark=mark),
+    ):
+        pass
+    remove_leftovers(folder, lambda: False, mark=mark)
+    assert (folder / other).exists()
+    with unfinished_folder(folder, tmp_path / "a.h5", (folder / other).exists, mark=other):
+        pass
+    assert (folder / other).exists()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 def test_a_work_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     """What is in a work folder is removed at the end."""

@@ -113,7 +113,12 @@ def work_folder_of(path: Path) -> Path:
 
 @contextmanager
 def unfinished_folder(
-    folder: Path, target: Path, is_kept: Callable[[], bool] | None = None, *, wait: bool = False
+    folder: Path,
+    target: Path,
+    is_kept: Callable[[], bool] | None = None,
+    *,
+    mark: str | None = None,
+    wait: bool = False,
 ) -> Generator[None]:
     """Make and lock the folder for unfinished work on a target. It is removed at the end of the context.
 
@@ -123,14 +128,15 @@ def unfinished_folder(
         folder: The folder, which is made unless it exists.
         target: What the work will become, for messages.
         is_kept: Called at the end; the folder stays if it returns True. None for work that is never continued.
+        mark: The file that work of this kind has if it is to be continued, `PROGRESS` or `JOB`; None for other work.
         wait: Whether to wait while another process has the lock.
 
     Raises:
-        ElmoError: If another process has the lock and `wait` is false, or if `is_kept` is None and the folder holds
-            work that another command can continue.
+        ElmoError: If another process has the lock and `wait` is false, or if the folder holds work of another kind
+            that can be continued.
     """
     with _hold(folder / LOCK, target, make_folder=True, wait=wait) as lock:
-        if is_kept is None and _can_be_continued(folder):
+        if _is_of_another_kind(folder, mark):
             raise ElmoError(
                 f"{target}: another command was interrupted, and can be continued from {folder}; continue it, name "
                 "another target, or remove that folder"
@@ -143,11 +149,12 @@ def unfinished_folder(
                 _remove(folder, lock)
 
 
-def _can_be_continued(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (PROGRESS, JOB))
+def _is_of_another_kind(folder: Path, mark: str | None) -> bool:
+    """Return whether a folder holds work that can be continued, but not by a command whose work has this mark."""
+    return any((folder / name).exists() for name in (PROGRESS, JOB) if name != mark)
 
 
-def remove_leftovers(folder: Path, is_kept: Callable[[], bool] | None = None) -> None:
+def remove_leftovers(folder: Path, is_kept: Callable[[], bool] | None = None, *, mark: str | None = None) -> None:
     """Remove the folder for unfinished work on a target that is complete.
 
     A process leaves it there if it is killed between moving its result to the target and tidying up.
@@ -155,10 +162,11 @@ def remove_leftovers(folder: Path, is_kept: Callable[[], bool] | None = None) ->
     Args:
         folder: The folder, which need not exist. It stays while another process has its lock.
         is_kept: The folder stays if it returns True; called while the lock is held. None for work that is never
-            continued: then the folder stays if it holds work of another command that can be.
+            continued.
+        mark: As in `unfinished_folder`. The folder stays if it holds work of another kind that can be continued.
     """
     if folder.is_dir():
-        with suppress(ElmoError), unfinished_folder(folder, folder, is_kept):
+        with suppress(ElmoError), unfinished_folder(folder, folder, is_kept, mark=mark):
             pass
 
 

@@ -341,6 +341,18 @@ def test_a_port_in_use_is_one_sentence(
     assert error.count("\n") == 1
 
 
+def test_an_empty_host_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would listen on all addresses."""
+    monkeypatch.chdir(folder)
+    assert run_main(["explore", "model", "--host", ""], monkeypatch, capsys) == (
+        2,
+        "",
+        "elmo: --host: is empty; is it a variable that is not set?\n",
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome")
 def test_a_browser_shows_it(server: str, tmp_path: Path) -> None:

@@ -167,6 +167,7 @@ def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
             "elmo: /dev/null: is a device; write what it gives to a file, and name that",
         ),
         (["model", "old.h5", "old.h5", "--overwrite"], "elmo: old.h5: is one of the text files"),
+        (["old.h5", "text.txt", "old.h5", "--overwrite"], "elmo: old.h5: is the model itself; name another file"),
         (["model", "latin.txt", "out.h5"], "latin.txt, line 1: not valid UTF-8"),
         (["model", "text.txt", "out.h5", "--tokenizer", "moses"], "moses"),
         (["model", "out.h5"], "Missing argument"),

@@ -7,6 +7,7 @@ import lzma
 import os
 import re
 import sys
+import tarfile
 import threading
 from functools import partial
 from importlib.util import find_spec
@@ -129,6 +130,7 @@ def test_undecodable_bytes_are_named_with_their_line(tmp_path, monkeypatch, cont
     [
         (b"%PDF-1.4\n%only ASCII so far\n", "is a PDF, not text; extract its text first"),
         (b"PK\x03\x04\x14\0\x06\0", "is a ZIP archive or a document"),
+        (tarfile.TarInfo("letter.txt").tobuf(), "is a tar archive, not text; unpack it first"),
         (COMPRESSIONS[".gz"](b"text"), "is compressed by gzip; decompress it, or let its name end in .gz"),
         (COMPRESSIONS[".xz"](b"text"), "is compressed by xz"),
         (bz2.compress(b"text"), "is compressed by bzip2"),

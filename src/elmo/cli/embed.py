@@ -150,6 +150,8 @@ def command(
     paths = expand(texts)
     if any(output.exists() and path != "-" and output.samefile(path) for path in paths):
         raise ElmoError(f"{output}: is one of the text files; name another file for the vectors")
+    if output.exists() and Path(model).exists() and output.samefile(model):
+        raise ElmoError(f"{output}: is the model itself; name another file for the vectors")
     given = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
     with _saying_what_is_kept(output), _open(model, device, devices, precision, threads) as embedder:
         choice = choose_reading(embedder, paths, encoding=encoding, ids=ids, **given)

@@ -60,6 +60,8 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     from elmo.nn.processor import prepare_device
     from elmo.text.tokenizers import get_tokenizer
 
+    if not host:  # it would listen on all addresses
+        raise ElmoError("--host: is empty; is it a variable that is not set?")
     given = None if tokenizer is None else get_tokenizer(tokenizer)
     # A port that is taken is reported at once, not after the model and the index are loaded.
     with _bind(host, port) as server:

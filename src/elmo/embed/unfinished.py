@@ -180,7 +180,7 @@ def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> G
         ElmoError: If the folder holds work of another job, is damaged, or is in use by another process.
     """
     work = Unfinished(path, job, overwrite)
-    with unfinished_folder(work.folder, path, is_kept=(work.folder / PROGRESS).exists):
+    with unfinished_folder(work.folder, path, (work.folder / PROGRESS).exists, mark=PROGRESS):
         work.load()
         yield work
 
@@ -191,7 +191,7 @@ def tidy_up(path: Path) -> None:
     Unfinished work stays: with `overwrite`, a run may be interrupted while the file that it will replace is there.
     """
     folder = work_folder_of(path)
-    remove_leftovers(folder, is_kept=(folder / DATA).exists)
+    remove_leftovers(folder, (folder / DATA).exists, mark=PROGRESS)
 
 
 def is_same_job(path: Path, found: Mapping[str, object], job: Mapping[str, object], overwrite: bool) -> bool:

@@ -43,6 +43,8 @@ Bytes of compressed files are counted as they lie on the disk.
 
 def describe_non_text(beginning: bytes) -> str | None:
     """Return what a file is that is no text, by its first bytes, and what to do; None if it may be text."""
+    if beginning[257:262] == b"ustar":
+        return "is a tar archive, not text; unpack it first"
     return next((what for start, what in SIGNATURES.items() if beginning.startswith(start)), None)
 
 

@@ -201,7 +201,7 @@ def _has_same_tags(folder: Path, other: Path) -> bool:
 def _work_folder(folder: Path) -> Generator[Path]:
     """Open the folder of unfinished work, locked against other processes. It is kept as long as it holds a job file."""
     work = work_folder_of(folder.absolute())
-    with unfinished_folder(work, folder, is_kept=(work / JOB).exists):
+    with unfinished_folder(work, folder, (work / JOB).exists, mark=JOB):
         if not folder.exists() and (work / OLD).exists():  # killed between the two renames of `_complete`
             (work / OLD).rename(folder)
         shutil.rmtree(work / OLD, ignore_errors=True)

@@ -129,7 +129,7 @@ class LiveLayers:
         the same to the bit.
         """
         data, progress = work / "data", work / PROGRESS
-        with unfinished_folder(work, path, progress.exists, wait=True):
+        with unfinished_folder(work, path, progress.exists, mark=PROGRESS, wait=True):
             if path.exists():  # another process made it, or one that was killed a moment later
                 progress.unlink(missing_ok=True)
                 return
