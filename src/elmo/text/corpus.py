@@ -206,8 +206,7 @@ class Corpus:
         for name, (said, found) in facts.items():
             if said != found:
                 raise ElmoError(
-                    f"{self.folder / DESCRIPTION}: says {name} {said}, but the files hold {found}; prepare the corpus "
-                    "again"
+                    f"{self.folder / DESCRIPTION}: says {name} {said}, but the files hold {found}; {_AGAIN}"
                 )
         if not 3 < self.vocabulary_size <= self.num_types or not 0 <= self.num_oov_tokens <= self.num_tokens:
             raise ElmoError(f"{self.folder / DESCRIPTION}: vocabulary_size or num_oov_tokens is wrong; {_AGAIN}")
