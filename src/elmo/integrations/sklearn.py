@@ -12,10 +12,10 @@ classifier.fit(["A fine play .", "A dull one ."], [1, 0])
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,15 +121,14 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
 
     def _check_types(self) -> None:
         """Refuse parameters of the wrong type, which a grid search may pass."""
-        of_type = {
-            "tokenizer": (self.tokenizer is None or isinstance(self.tokenizer, str) or callable(self.tokenizer)),
-            "lowercase": self.lowercase is None or isinstance(cast(object, self.lowercase), bool),
-            "batch_size": self.batch_size is None or isinstance(cast(object, self.batch_size), int | np.integer),
-        }
-        wanted = {"tokenizer": "a name or a function", "lowercase": "True, False or None", "batch_size": "a number"}
-        for name, is_right in of_type.items():
-            if not is_right:
-                raise ElmoError(f"{name}: expected {wanted[name]}, found {shown(getattr(self, name))}")
+        for name, kinds, wanted in (
+            ("tokenizer", str | Callable, "a name or a function"),
+            ("lowercase", bool, "True, False or None"),
+            ("batch_size", int | np.integer, "a number"),
+        ):
+            value: object = getattr(self, name)
+            if not isinstance(value, kinds | None):
+                raise ElmoError(f"{name}: expected {wanted}, found {shown(value)}")
 
     def _embedder(self) -> Embedder:
         path = Path(self.model)
