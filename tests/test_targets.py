@@ -11,7 +11,16 @@ from typing import IO
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.targets import JOB, LOCK, PROGRESS, alone_in, remove_leftovers, require_folder, unfinished_folder
+from elmo.targets import (
+    JOB,
+    LOCK,
+    PROGRESS,
+    alone_in,
+    remove_leftovers,
+    require_folder,
+    require_new_file,
+    unfinished_folder,
+)
 
 fcntl = pytest.importorskip("fcntl", reason="needs the locks of Unix")
 
@@ -34,6 +43,11 @@ def test_a_folder_is_not_made_inside_a_file(tmp_path: Path) -> None:
     ):
         with pytest.raises(ElmoError, match=says):
             require_folder(tmp_path / name)
+
+
+def test_a_result_is_not_written_to_a_file_called_dash() -> None:
+    with pytest.raises(ElmoError, match=r"^-: results are not written to standard output; name a file or folder$"):
+        require_new_file(Path("-"))
 
 
 def test_a_disk_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,9 @@ def is_full_disk(error: OSError) -> bool:
 
 
 def require_parent(path: Path) -> None:
-    """Refuse a path whose folder does not exist, and one that has no name, such as `/`."""
+    """Refuse a path whose folder does not exist, one that has no name, such as `/`, and `-`, which means a stream."""
+    if str(path) == "-":
+        raise ElmoError("-: results are not written to standard output; name a file or folder")
     if not path.absolute().name:
         raise ElmoError(f"{path}: can't be written to; name a file or folder in it")
     if not path.absolute().parent.is_dir():

@@ -287,6 +287,12 @@ def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_
     assert out.splitlines()[-1].startswith("gay: from 1843 to 1901, excess 0.")
     picture = (tmp_path / "gay.svg").read_text()
     assert "1849" in picture
+    assert run("--by", "year", "--word", "mill", "--picture", "gay.svg") == (
+        2,
+        "",
+        "elmo: gay.svg: exists already; name another file\n",
+    )
+    assert (tmp_path / "gay.svg").read_text() == picture
     facts = json.loads(run("--by", "year", "--word", "gay", "--json")[1])
     assert [period["name"] for period in facts["periods"]] == ["1843", "1849", "1901"]
     assert np.array(facts["prt"]).shape == (3, 3)

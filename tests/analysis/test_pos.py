@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from elmo.analysis.pos import all_tags, embed_tokens, fit_probe, most_frequent_tag, probe_pos
-from elmo.analysis.tagged import Tagged, read_conllu
+from elmo.analysis.tagged import Tagged, read_conllu, read_tagged
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 
@@ -135,6 +135,12 @@ def test_most_frequent_tag_by_hand() -> None:
 
 
 # --- the reader
+
+
+def test_the_columns_of_conllu_are_not_a_word_and_its_tag(tmp_path: Path) -> None:
+    (tmp_path / "x.conllu").write_text(CONLLU)
+    with pytest.raises(ElmoError, match=r"x\.conllu: is CoNLL-U by its name; its tags are upos or xpos, not columns$"):
+        list(read_tagged([tmp_path / "x.conllu"], "columns"))
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\n\n\n"])

@@ -347,6 +347,12 @@ def test_an_existing_file_is_refused_unless_overwritten(model: Embedder, folder:
     assert path.read_bytes() == b"old"
     model.write(path, SENTENCES, overwrite=True)
     assert len(np.load(path)) == len(SENTENCES)
+    (folder / "link.npz").symlink_to(path)
+    with pytest.raises(
+        ElmoError, match=r"link\.npz: is a link, which the new file would replace; name the file that it"
+    ):
+        model.write(folder / "link.npz", SENTENCES, overwrite=True)
+    assert (folder / "link.npz").is_symlink()
 
 
 @pytest.mark.parametrize(

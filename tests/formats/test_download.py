@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -54,6 +55,15 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Site]:
 def get(site: Site, path: str = "/data.bin") -> bytes:
     """Download the file of that path under its own address and return its bytes."""
     return (fetch(f"{site.address}{path}", {"data.bin": f"{site.address}{path}"}) / "data.bin").read_bytes()
+
+
+def test_a_user_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run under a number that no user has."""
+    monkeypatch.delenv("ELMO_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("Could not determine home directory.")))
+    with pytest.raises(ElmoError, match=r"^this user has no home directory; set ELMO_CACHE to a folder"):
+        cached_models()
 
 
 def refusal(site: Site, path: str = "/data.bin") -> str:

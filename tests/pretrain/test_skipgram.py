@@ -160,6 +160,10 @@ def test_the_command_repeats_itself(
         (["nowhere", "out.txt"], "nowhere: no such file"),
         (["corpus", "no/out.txt"], "no/out.txt: there is no folder no; make it first"),
         (["text.txt", "text.txt"], "text.txt: exists already; name another file"),
+        (
+            ["text.txt", "v.txt.gz"],
+            "v.txt.gz: word vectors are text (.txt or .vec) or gensim's (.kv); name such a file",
+        ),
         (["corpus", "out.txt", "--dim", "0"], "--dim: 0 is not positive"),
         (["corpus", "out.txt", "--min-count", "9999"], "--min-count: no word of the text occurs 9999 times"),
         (

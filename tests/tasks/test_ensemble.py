@@ -150,6 +150,7 @@ def test_an_ensemble_of_one_model_predicts_as_the_model_does(folder: Path) -> No
             "words",
             "words: has the tokenizer whitespace, but a has ptb; the models of an ensemble need the same tokenizer",
         ),
+        ("a/../a", r"a/\.\./a: is named twice; name each run folder once"),
         ("model", r"model/config\.json: key 'recipe' is missing"),
     ],
 )
@@ -185,4 +186,5 @@ def test_texts_that_are_read_differently_are_not_combined(folder: Path) -> None:
             run("task", "evaluate", "one", other, "topics.tsv", "--ensemble", "--device", "cpu")
     with pytest.raises(ElmoError, match=r"^a: has the task snli, but one has classify"):
         load_ensemble([Path("one"), Path("a")])
-    assert len(load_ensemble([Path("one"), Path("one")])) == 2
+    shutil.copytree("one", "copy")
+    assert len(load_ensemble([Path("one"), Path("copy")])) == 2

@@ -570,6 +570,11 @@ def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -
             Experiment(other).run()
     assert sorted(path.name for path in config.folder.glob("seed-*")) == ["seed-0", "seed-1"]
     assert (config.folder / "results.json").read_bytes() == before
+    with pytest.raises(
+        ElmoError, match=r"run: has the results of seed 0, which the results of seeds 1 to 2 would repla"
+    ):
+        Experiment(make_config(files, recipe(training__max_epochs=1, training__seed=1), num_seeds=2)).run()
+    assert (config.folder / "results.json").read_bytes() == before
     more = make_config(files, recipe(training__max_epochs=1), num_seeds=3)
     assert [result.scores for result in Experiment(more).run()[:2]] == [result.scores for result in results]
 

@@ -120,6 +120,16 @@ def test_text_that_looks_laid_out_in_another_way_is_noted(tmp_path: Path) -> Non
         assert path == str(tmp_path / "text")
 
 
+def test_a_pipe_with_a_name_is_noted(tmp_path: Path) -> None:
+    """Its text can't be looked at, so it is cut at spaces, as if it were tokenized."""
+    os.mkfifo(tmp_path / "pipe")
+    pipe = [str(tmp_path / "pipe")]
+    (note,) = choose_for_files(OWN, None, pipe)[0].notes
+    assert note.startswith("it comes from a named pipe, whose beginning can't be looked at, and is cut at spaces; if")
+    for own, given in ((OWN, {"tokenizer": "whitespace"}), (OWN, {"text": "conllu"}), (TextConfig(), {}), (None, {})):
+        assert choose_for_files(own, None, pipe, **given)[0].notes == ()
+
+
 def test_the_layout_follows_a_training_text_that_was_cut_at_spaces() -> None:
     own = TextConfig(text="wrapped")
     assert choose_cut(own, RAW).reading.text == "wrapped"

@@ -238,6 +238,8 @@ def test_expand(tmp_path):
     assert relative("[x].txt") == ["[x].txt"]
     assert relative("**/d.txt") == [f"folder.txt{os.sep}d.txt"]
     assert expand(["-"]) == expand("-") == ["-"]
+    with pytest.raises(ElmoError, match=r"^-: standard input is named twice, and can be read only once$"):
+        expand(["-", str(tmp_path / "a.txt"), "-"])
     with pytest.raises(ElmoError, match=r"^the name of a file is empty"):
         expand([""])
     assert expand(tmp_path / "a.txt") == expand([tmp_path / "a.txt"])

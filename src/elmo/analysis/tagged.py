@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from elmo.errors import ElmoError
-from elmo.text.conllu import CONLLU, split_word, without_spaces
+from elmo.text.conllu import CONLLU, is_conllu, split_word, without_spaces
 from elmo.text.decoding import read_paragraphs
 
 Columns = Literal["upos", "xpos", "columns"]
@@ -47,9 +47,12 @@ def read_tagged(
     Spaces in words become `_`.
 
     Raises:
-        ElmoError: If a line has other columns, or lacks a word or a tag. The message names the file and the line.
+        ElmoError: If a line has other columns, or lacks a word or a tag (the message names the file and the line), or
+            if `columns` is "columns" and a file is CoNLL-U by its name.
     """
     for file, path in enumerate(paths):
+        if columns == "columns" and is_conllu(str(path)):
+            raise ElmoError(f"{path}: is CoNLL-U by its name; its tags are upos or xpos, not columns")
         for lines in read_paragraphs(path, encoding):
             sentence = Tagged([], [])
             for number, line in lines:

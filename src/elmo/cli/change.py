@@ -93,7 +93,7 @@ def command(
     """
     from elmo.analysis.change import ChangeIndex
     from elmo.analysis.pictures import new_figure, require_picture
-    from elmo.targets import require_parent
+    from elmo.targets import require_new_file
 
     if word is None and picture is not None:
         raise ElmoError("--picture shows the uses of one word; name it with --word")
@@ -101,7 +101,7 @@ def command(
         raise ElmoError(f"--{told[0].replace('_', '-')} is for the ranking of all words; leave out --word")
     if picture is not None:
         require_picture(picture)
-        require_parent(picture)
+        require_new_file(picture)
         new_figure()  # says now if matplotlib is missing
     uses = ChangeIndex(index, by, dates)
     if uses.periods.num_undated:

@@ -77,13 +77,13 @@ def command(
     import time
 
     from elmo.extras import import_extra
+    from elmo.formats.word_vectors import require_word_vector_target
     from elmo.pretrain.skipgram import SkipGramConfig, train_static
-    from elmo.targets import require_new_file
     from elmo.text.conllu import layout_by_name
     from elmo.text.reading import expand
 
     config = SkipGramConfig(dim, min_count, window, epochs, workers, seed)
-    require_new_file(out)
+    require_word_vector_target(out)
     import_extra("gensim", "elmo static")  # now and not after the text is prepared
     require_word_tests(similarity, analogies)
     if not Path(source).is_dir():

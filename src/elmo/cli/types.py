@@ -97,9 +97,8 @@ def command(
 
     from elmo.analysis.word_vectors import type_vectors
     from elmo.embed.embedder import load
-    from elmo.formats.word_vectors import require_word_vector_support, write_word_vectors
+    from elmo.formats.word_vectors import require_word_vector_target, write_word_vectors
     from elmo.nn.processor import prepare_device
-    from elmo.targets import require_new_file
     from elmo.text.reading import expand
 
     if senses != 1 and (similarity or analogies):
@@ -107,8 +106,7 @@ def command(
             "--similarity and --analogies compare words, and --senses writes a word as word#1, word#2, ...; leave out "
             "one or the other"
         )
-    require_new_file(out)
-    require_word_vector_support(out)
+    require_word_vector_target(out)
     require_word_tests(similarity, analogies)
     started = time.monotonic()
     embedder = load(model, device=prepare_device(device), precision=precision)

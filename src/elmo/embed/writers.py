@@ -213,13 +213,15 @@ def check_target(path: Path, overwrite: bool) -> None:
 
     Raises:
         ElmoError: If the ending is unknown, the parent folder is missing, `path` is a folder, or it is a file and
-            `overwrite` is false, or if pyarrow is missing for `.parquet`.
+            `overwrite` is false, or a link that would be overwritten, or if pyarrow is missing for `.parquet`.
     """
     if path.suffix.lower() not in ENDINGS:
         raise ElmoError(f"{path}: the ending selects the format; use one of {', '.join(ENDINGS)}")
     require_parent(path)
     if path.is_dir():
         raise ElmoError(f"{path}: is a folder; name a file")
+    if path.is_symlink() and overwrite:
+        raise ElmoError(f"{path}: is a link, which the new file would replace; name the file that it leads to")
     if os.path.lexists(path) and not overwrite:  # a link to nothing, too, which would be replaced
         tidy_up(path)
         raise ElmoError(f"{path}: exists already; remove it, or pass overwrite=True")

@@ -60,14 +60,27 @@ class CachedModel:
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloaded models: `ELMO_CACHE`, or `elmo` in the user's folder for caches."""
+    """Return the folder of downloaded models: `ELMO_CACHE`, or `elmo` in the user's folder for caches.
+
+    Raises:
+        ElmoError: If there is no `ELMO_CACHE`, and the user has no home directory.
+    """
     if own := os.environ.get("ELMO_CACHE"):
         return Path(own).expanduser()
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "elmo" / "Cache"
+        return Path(os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local") / "elmo" / "Cache"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "elmo"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elmo"
+        return _home() / "Library" / "Caches" / "elmo"
+    return Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "elmo"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a container's user of whom the system knows only the number
+        raise ElmoError(
+            "this user has no home directory; set ELMO_CACHE to a folder in which downloaded models are kept"
+        ) from None
 
 
 def is_address(source: object) -> bool:

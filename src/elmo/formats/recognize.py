@@ -8,6 +8,7 @@ files that belong to a file: published weights, options and softmax have names o
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any, cast
 
@@ -80,6 +81,10 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
         raise ElmoError("the name of the model is empty; is it a variable that is not set?")
     # The name comes before any path, so that it means the same in every working directory.
     if is_bundled(source):
+        if (own := Path(source)).is_dir() and _has_model(own):
+            warnings.warn(
+                f"{source} is the package's own model; for the folder {own.absolute()}, pass ./{source}", stacklevel=2
+            )
         return _load_bundled(str(source), with_softmax)
     if is_download(source):
         return _load_download(str(source), with_softmax)

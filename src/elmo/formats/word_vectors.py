@@ -14,13 +14,26 @@ from numpy.typing import NDArray
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.files import write_all
+from elmo.targets import require_new_file
 
 KEYED = ".kv"
 """The ending of files that gensim's `KeyedVectors.load` reads. All others are word2vec's text format."""
 
 
-def require_word_vector_support(path: Path) -> None:
-    """Refuse a path whose format needs gensim if that is not installed, before anything is computed."""
+OTHER_FORMATS = (".gz", ".xz", ".zst", ".zip", ".bin", ".model", ".h5", ".hdf5", ".npy", ".npz", ".parquet")
+"""Endings of formats that word vectors are not written in. A file of text must not have such a name."""
+
+
+def require_word_vector_target(path: Path) -> None:
+    """Check that word vectors can be written to a path, before anything is computed.
+
+    Raises:
+        ElmoError: If the path exists already or its folder does not, if its ending is that of another format, or if its
+            format needs gensim, and that is not installed.
+    """
+    require_new_file(path)
+    if path.suffix.lower() in OTHER_FORMATS:
+        raise ElmoError(f"{path}: word vectors are text (.txt or .vec) or gensim's ({KEYED}); name such a file")
     if path.suffix == KEYED:
         import_extra("gensim", f"a file that ends in {KEYED}")
 

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
-from elmo.formats.word_vectors import write_word_vectors
+from elmo.formats.word_vectors import require_word_vector_target, write_word_vectors
 from elmo.progress import show_progress
 from elmo.schema import require_positive, require_seed
-from elmo.targets import require_new_file
 from elmo.text.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -75,10 +74,11 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
         The number of words that have a vector.
 
     Raises:
-        ElmoError: If gensim is not installed, no word is frequent enough, `path` exists, or its folder does not.
+        ElmoError: If gensim is not installed, no word is frequent enough, `path` exists, its folder does not,
+            or its ending is that of another format.
     """
     gensim = import_extra("gensim.models", "training static word vectors")
-    require_new_file(path)
+    require_word_vector_target(path)
     counts = corpus.count_types()
     is_kept = counts >= config.min_count
     words = np.array(corpus.types(), dtype=object)

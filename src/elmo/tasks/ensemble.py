@@ -27,9 +27,12 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
         device: The device to put the models on.
 
     Raises:
-        ElmoError: If the models are of different tasks, have different labels, tokenizers or other settings that an
-            ensemble shares, or are of a task whose predictions cannot be combined.
+        ElmoError: If a folder is named twice, or the models are of different tasks, have different labels, tokenizers
+            or other settings that an ensemble shares, or are of a task whose predictions cannot be combined.
     """
+    for number, folder in enumerate(folders):
+        if any(folder.resolve() == other.resolve() for other in folders[:number]):
+            raise ElmoError(f"{folder}: is named twice; name each run folder once")
     members = [load_run(folder, device) for folder in folders]
     task = members[0].task
     # A task without ensembles inherits the method that raises NotImplementedError. Calling it would tell only after all

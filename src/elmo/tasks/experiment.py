@@ -200,13 +200,15 @@ class Experiment:
         self.folders.check()
         # Seeds of other settings are refused here already, before the folder is made or locked.
         self._are_left_by_others(started_seeds(config.folder), run_config)
-        config.folder.mkdir(parents=True, exist_ok=True)
         start = config.recipe.training.seed
+        seeds = range(start, start + config.num_seeds)
+        self.folders.require_all_in(seeds)
+        config.folder.mkdir(parents=True, exist_ok=True)
         with alone_in(config.folder):
             if config.num_seeds > 1 and self._are_left_by_others(started_seeds(config.folder), run_config):
                 # Each seed's own files are forgotten when it is claimed, but its biLM is where all seeds find it.
                 shutil.rmtree(config.folder / BILM, ignore_errors=True)
-            for seed in range(start, start + config.num_seeds):
+            for seed in seeds:
                 folder = self.folders.folder_of(seed)
                 folder.mkdir(exist_ok=True)
                 # A second process may train one of the seeds by itself. It locks only that seed's folder, so lock it

@@ -22,6 +22,7 @@ from elmo.tasks.run_folder import (
     is_run,
     is_seed_folder,
     read_config,
+    read_results,
     require_task_run,
     seed_folder,
     started_seeds,
@@ -65,6 +66,22 @@ class SeedFolders:
             require_task_run(self.run)
         elif not self._may_hold_seeds(started):
             raise ElmoError(f"{self.run}: is neither empty nor a run of several seeds; choose another one")
+
+    def require_all_in(self, seeds: Sequence[int]) -> None:
+        """Refuse seeds that are trained already, but are not among the run's: its results would leave them out.
+
+        Args:
+            seeds: The seeds of the run.
+
+        Raises:
+            ElmoError: If there is such a seed.
+        """
+        for seed in started_seeds(self.run):
+            if seed not in seeds and read_results(self.folder_of(seed)):
+                raise ElmoError(
+                    f"{self.run}: has the results of seed {seed}, which the results of seeds {seeds[0]} to {seeds[-1]} "
+                    "would replace; include it by training.seed and the number of seeds, or choose another run folder"
+                )
 
     def shares_bilm(self, fingerprint: str) -> bool:
         """Return whether the seeds share a copy of the biLM with this checksum.

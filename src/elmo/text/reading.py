@@ -74,13 +74,15 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
         The files in the order of the patterns, and the matches of each glob in sorted order. `-` stays `-`.
 
     Raises:
-        ElmoError: If a file is missing, a name is a folder, or a glob matches no file.
+        ElmoError: If a file is missing, a name is a folder, a glob matches no file, or standard input is named twice.
     """
     paths: list[str] = []
     for pattern in map(str, [patterns] if isinstance(patterns, str | Path) else patterns):
         if not pattern:
             raise ElmoError("the name of a file is empty; is it a variable that is not set?")
         # The shell's `<(command)` is a named pipe. A file whose name looks like a glob is still that file.
+        if pattern == STDIN and STDIN in paths:
+            raise ElmoError("-: standard input is named twice, and can be read only once")
         if pattern == STDIN or Path(pattern).is_file() or Path(pattern).is_fifo():
             paths.append(pattern)
         elif Path(pattern).is_dir():

@@ -16,6 +16,9 @@ LONGEST_WORD = 30
 
 _MARKUP = re.compile(r"\s*<(\?xml|!doctype|html|tei)\b", re.IGNORECASE)
 _WORD_LINE = re.compile(r"\d+(?:[-.]\d+)?(?:\t[^\t]*){9}")
+_JSON_LINE = re.compile(r"\s*\{.*\}\s*")
+_TAG = r"(?:O|[BIESLU]-\S+|[A-Z]{1,7}\$?)"
+_TAGGED_LINE = re.compile(rf"\S+(?:\t\S+)*\t{_TAG}|\S+(?: \S+)* (?:O|[BIESLU]-\S+)")
 _END = re.compile(r"[.!?…:。！？।؟][\"'”’»)\]]*(?:\s*</S>)?\s*\Z")
 _INNER_END = re.compile(r"[^\W\d_]{2} ?[.!?][\"'”’»)\]]*\s+[\"'“‘«(]*([^\W\d_])")
 
@@ -35,8 +38,12 @@ def note_on_layout(sample: str, layout: str) -> str | None:
     words = [line for line in lines if not line.startswith("#")]
     if words and _share(words, lambda line: _WORD_LINE.fullmatch(line) is not None) > 0.9:
         return "this looks like CoNLL-U, and is read as plain text; pass text='conllu'"
+    if _share(lines, lambda line: _JSON_LINE.fullmatch(line) is not None) > 0.9:
+        return "these are lines of JSON, whose keys and marks would be read as words; take the text out of them first"
     if len(lines) < FEWEST_LINES:
         return None
+    if _share(lines, lambda line: _TAGGED_LINE.fullmatch(line) is not None) > 0.9:
+        return "most lines are a word and its tag, and each is read as a sentence; put a sentence on each line"
     if layout == "sentences":
         if _share(lines, _is_word) > 0.9:
             return "most lines are a single word, and each line is read as a sentence; put a sentence on each line"

@@ -82,6 +82,15 @@ def test_errors_name_file_and_line(text: str, says: str, tmp_path: Path) -> None
         assert "\n" not in str(found.value)
 
 
+@pytest.mark.parametrize("name", ["v.bin", "v.kv", "v.NPY"])
+def test_binary_vectors_are_refused_by_their_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"1 2\nb \xff\x80")
+    with pytest.raises(
+        ElmoError, match=rf"{name}: is binary by its name; .* as gensim's save_word2vec_format writes it"
+    ):
+        read_vectors(tmp_path / name)
+
+
 @pytest.mark.parametrize("line", ["zz 1 nan", "zz 1", "zz 1 ?"])
 def test_lines_of_words_that_are_not_kept_are_checked_too(line: str, tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text(f"a 1 2\n{line}\n")

@@ -22,6 +22,7 @@ from elmo.tasks.common.modules import UNKNOWN, WordEmbedding
 from elmo.tasks.recipe import WordsConfig
 from elmo.text.decoding import read_lines
 
+_BINARY = (".bin", ".kv", ".npy", ".npz", ".model")
 _OF_NUMBERS = b"0123456789.+-eE "
 """All characters that numbers and the blanks between them consist of."""
 
@@ -187,6 +188,11 @@ def _require_width(config: WordsConfig) -> list[int]:
 
 def _entries(path: str | Path) -> Iterator[_Entry]:
     """Yield the lines of a file, at least one. All have the same width and hold nothing but finite numbers."""
+    if Path(path).suffix.lower() in _BINARY:
+        raise ElmoError(
+            f"{path}: is binary by its name; word vectors are read from text with a word and its numbers on each line, "
+            "as gensim's save_word2vec_format writes it"
+        )
     # Trailing blanks are removed because word2vec writes one at the end of each line. Any other blank counts: what is a
     # word and what are its numbers is decided by the number of blanks, without parsing the numbers.
     lines = ((number, line.rstrip()) for number, line in enumerate(read_lines(path), 1))
