@@ -100,10 +100,10 @@ def test_figures_are_those_of_the_runs(results: ModuleType, make_record: Callabl
     make_record("wnut/elmo", "ner", [48, 52], machine="another one")
     page = results.write_page(tmp_path)
     baseline, with_elmo = rows(page)
-    assert baseline[:6] == ["wnut", "ner", "baseline", "f1", "41.00 ± 1.41", "40.00 ± 1.41"]
-    assert baseline[6:] == ["", "", "2", "1–2", "(1)"]
-    assert with_elmo[:6] == ["", "", "+ ELMo", "f1", "51.00 ± 2.83", "50.00 ± 2.83"]
-    assert with_elmo[6:] == ["**16.7 %** (+10.00 ± 1.41)", "21.0 %", "2", "1–2", "(2)"]
+    assert baseline[:7] == ["wnut", "ner", "", "baseline", "f1", "41.00 ± 1.41", "40.00 ± 1.41"]
+    assert baseline[7:] == ["", "", "2", "1–2", "(1)"]
+    assert with_elmo[:7] == ["", "", "", "+ ELMo", "f1", "51.00 ± 2.83", "50.00 ± 2.83"]
+    assert with_elmo[7:] == ["**16.7 %** (+10.00 ± 1.41)", "21.0 %", "2", "1–2", "(2)"]
     assert "Machines: (1) a processor; (2) another one.\n" in page
     assert page.endswith("```console\nelmo task train ner --train 'a.x#40:,b.x' --set words.vectors=v.txt\n```\n")
 
@@ -116,7 +116,7 @@ def test_every_result_has_a_row(results: ModuleType, make_record: Callable[..., 
     make_record("two/elmo", "sst", [90], binary=True)
     make_record("dev/none", "sst", [40], test=False)
     make_record("dev/elmo", "sst", [42], test=False)
-    found = [[row[0], row[2], *row[5:8]] for row in rows(results.write_page(tmp_path))]
+    found = [[row[0], row[3], *row[6:9]] for row in rows(results.write_page(tmp_path))]
     assert found == [
         ["dev", "baseline", "", "", ""],
         ["", "+ ELMo", "", "", "6.8 %"],
@@ -124,6 +124,47 @@ def test_every_result_has_a_row(results: ModuleType, make_record: Callable[..., 
         ["nli", "baseline", "60.00", "", ""],
         ["", "+ tuned", "58.00", "**-5.0 %** (-2.00)", "5.8 %"],
     ]
+
+
+def test_sizes_of_a_training_set_have_a_table(
+    results: ModuleType, make_record: Callable[..., None], tmp_path: Path
+) -> None:
+    """The rows are in the order of the sizes, and those of a task with one size are only in the table of all."""
+    make_record("roles/none", "srl", [60, 60])
+    make_record("roles/elmo", "srl", [70, 68])
+    make_record("tenth/none", "srl", [40], **{"training.share": 0.1})
+    make_record("tenth/elmo", "srl", [52], **{"training.share": 0.1})
+    make_record("wnut/none", "ner", [30])
+    make_record("wnut/elmo", "ner", [40])
+    write_json(tmp_path / "examples.json", {"roles": 12345, "tenth": 1234, "wnut": 9})
+    page = results.write_page(tmp_path)
+    summary, _, table = page.partition("With semantic roles, the size of the training set was varied (test F1):")
+    assert rows(table.partition("## All results")[0]) == [
+        ["1,234", "40.0", "52.0", "**20.0 %** (+12.00)"],
+        ["12,345", "60.0", "69.0", "**22.5 %** (+9.00 ± 1.41)"],
+    ]
+    assert [row[:3] for row in rows(table.partition("## All results")[2]) if row[0]] == [
+        ["wnut", "ner", "9"],
+        ["tenth", "srl", "1,234"],
+        ["roles", "srl", "12,345"],
+    ]
+    assert "(14.3 % in names, 20.0 to 22.5 % in semantic roles)" in " ".join(summary.split())
+
+
+@pytest.mark.parametrize(
+    ("after", "says"),
+    [
+        ([41, 43], "for 1 of 1 training sets, in every one of their seeds. There it removed 2.5 % of"),
+        ([41, 41], "for 1 of 1 training sets. There it removed 0.8 % of"),
+        ([40, 41], "No test score was higher with ELMo."),
+    ],
+)
+def test_the_summary_says_whether_every_seed_gained(
+    after: list[float], says: str, results: ModuleType, make_record: Callable[..., None], tmp_path: Path
+) -> None:
+    make_record("wnut/none", "ner", [40, 41])
+    make_record("wnut/elmo", "ner", after)
+    assert says in " ".join(results.write_page(tmp_path).split())
 
 
 def test_the_papers_own_scores_stand_in_a_table(
@@ -326,6 +367,22 @@ def test_a_record_gets_the_seeds_that_it_lacks(
     monkeypatch.setattr(sys, "argv", [*small_training, "--kinds", "none"])
     paper_tasks.main()  # asks for fewer seeds than the record has
     assert record.read_bytes() == before
+
+
+def test_examples_are_counted(
+    results: ModuleType,
+    paper_tasks: ModuleType,
+    small_training: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of other data sets, which were counted before, stay."""
+    (tmp_path / "records").mkdir()
+    write_json(tmp_path / "records" / "examples.json", {"squad": 5})
+    monkeypatch.setattr(sys, "argv", [*small_training, "--count"])
+    paper_tasks.main()
+    assert json.loads((tmp_path / "records" / "examples.json").read_text()) == {"squad": 5, "wnut17": 2}
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_set_in_another_language_is_trained_on_only_if_it_is_named(

@@ -33,6 +33,9 @@ WSD_TESTS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval201
 RECORDS = Path(__file__).parents[1] / "records"
 """The records of docs/results.md, with a folder for each data set."""
 
+EXAMPLES = "examples.json"
+"""A file of the records' folder: the number of examples in each training set, by the name of the data."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -169,6 +172,12 @@ def read_records(root: Path) -> list[Run]:
     runs = [read_record(path) for path in root.glob("*/*.json")]
     order = list(TASKS)
     return sorted(runs, key=lambda run: (order.index(run.task), run.data, run.kind != BASELINE, run.kind))
+
+
+def read_examples(root: Path) -> dict[str, int]:
+    """Return the number of examples in the training sets of records, by the name of the data, as far as it is known."""
+    path = root / EXAMPLES
+    return cast("dict[str, int]", read_json(path)) if path.exists() else {}
 
 
 def read_record(path: Path) -> Run:

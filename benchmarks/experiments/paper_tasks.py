@@ -4,12 +4,15 @@ Started again, the script skips the models that are finished, and continues the 
 
     python benchmarks/experiments/paper_tasks.py runs/ --vectors static50.txt static100.txt static300.txt
     python benchmarks/experiments/paper_tasks.py runs/ --elmo en --reduced --only wnut17 sst5 --seeds 1
+    python benchmarks/experiments/paper_tasks.py runs/ --count --records benchmarks/records
 
 `--vectors` are files of static word vectors (`elmo static`). Each task takes the file whose vectors have the width in
 its recipe; without one, its word vectors start at random. The record of a model gets each seed when it is finished, and
 `pages/results.py` writes its page from the records. A seed that is recorded is not trained again, even where its run
 folder is gone. A record that another command made is an error.
 `--reduced` changes the recipes so that training a model takes at most three hours on two processor cores.
+`--count` trains nothing, and writes the number of examples in each training set to the file `examples.json` of the
+records.
 """
 
 from __future__ import annotations
@@ -24,11 +27,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from elmo.errors import ElmoError
-from elmo.tasks import load_task_recipe
+from elmo.formats.files import write_all, write_json
+from elmo.tasks import get_task, load_task_recipe
+from elmo.tasks.experiment import share_of
 from elmo.text.decoding import read_lines
+from elmo.training.recipes import parse_override
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, DATA, parse_with_records, train_and_record
+from common.records import BASELINE, DATA, EXAMPLES, parse_with_records, read_examples, train_and_record
 from common.script import positive, script
 
 
@@ -183,9 +189,8 @@ PLANS = (
 
 def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str]:
     """Return the arguments of `elmo` that train one model of the plan. `kind` is also the name of its folder."""
-    train, dev, test = (_below(arguments.data, names) for names in plan.files)
-    if plan.sources:
-        train = str(_made(plan, arguments))
+    train = _training_set(plan, arguments)
+    dev, test = (_below(arguments.data, names) for names in plan.files[1:])
     files = ["--train", train, "--dev", dev, "--test", test]
     recipe = load_task_recipe(plan.task)
     settings = [*plan.settings, *(plan.reduced if arguments.reduced else ()), *arguments.set]
@@ -202,9 +207,19 @@ def _below(data: Path, files: str) -> str:
     return ",".join(str(data / file) for file in files.split(","))
 
 
-def _made(plan: Plan, arguments: argparse.Namespace) -> Path:
-    """Return the path of the training set that is made for a plan with `sources`."""
-    return arguments.root / plan.name / f"{plan.name}.jsonl"
+def _training_set(plan: Plan, arguments: argparse.Namespace) -> str:
+    """Return the paths of a plan's training set, which `make_training_set` makes for a plan with `sources`."""
+    if plan.sources:
+        return str(arguments.root / plan.name / f"{plan.name}.jsonl")
+    return _below(arguments.data, plan.files[0])
+
+
+def make_training_set(plan: Plan, arguments: argparse.Namespace) -> str:
+    """Return the paths of a plan's training set, after making it if that is needed."""
+    files = _training_set(plan, arguments)
+    if plan.sources and not Path(files).exists():
+        choose_sources(arguments.data / plan.files[0], plan.sources, Path(files))
+    return files
 
 
 def choose_sources(pairs: Path, sources: Collection[str], out: Path) -> None:
@@ -220,10 +235,26 @@ def choose_sources(pairs: Path, sources: Collection[str], out: Path) -> None:
         chosen.replace(out)
 
 
+def count_examples(plan: Plan, arguments: argparse.Namespace) -> int:
+    """Return how many examples a plan trains on: sentences of `ner`, predicates of `srl`, and so on."""
+    recipe = load_task_recipe(plan.task, settings=dict(map(parse_override, plan.settings)))
+    task = get_task(plan.task)
+    return len(share_of(task.read_train(make_training_set(plan, arguments), recipe), task, recipe))
+
+
+def write_counts(arguments: argparse.Namespace) -> None:
+    """Write the number of examples of each training set that is asked for, next to the records."""
+    path = arguments.records / EXAMPLES
+    counts = {plan.name: count_examples(plan, arguments) for plan in PLANS if plan.name in arguments.only}
+    known = read_examples(arguments.records)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_all({path: lambda path: write_json(path, known | counts)})
+    print(f"{path}: {', '.join(f'{name} {number:,}' for name, number in counts.items())}")
+
+
 def train_plan(plan: Plan, arguments: argparse.Namespace) -> None:
     """Train the baseline and the model with ELMo, or only the one that is asked for."""
-    if plan.sources and not _made(plan, arguments).exists():
-        choose_sources(arguments.data / plan.files[0], plan.sources, _made(plan, arguments))
+    make_training_set(plan, arguments)
     for name in [arguments.name if kind == "elmo" else BASELINE for kind in arguments.kinds]:
         folder = arguments.root / plan.name / name
         train_and_record(command_of(plan, name, arguments), folder, arguments.records / plan.name / f"{name}.json")
@@ -263,8 +294,12 @@ def main() -> None:
     )
     parser.add_argument("--reduced", action="store_true", help="train for hours instead of days on a processor")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
+    parser.add_argument("--count", action="store_true", help="only count the examples of the training sets")
     parser.add_argument("--device", default="auto", help="where to compute: cpu, cuda or auto")
     arguments = parse_with_records(parser)
+    if arguments.count:
+        write_counts(arguments)
+        return
     arguments.vectors = {read_width(path): path for path in arguments.vectors}
     for plan in PLANS:
         if plan.name in arguments.only:

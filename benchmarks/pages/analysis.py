@@ -232,14 +232,7 @@ def wsd(finding: Finding) -> list[Claim]:
     chosen = Table(
         table.title, table.unit, table.columns, {r: c for r, c in table.here.items() if r in (p.FOUR_SETS, ALL)}
     )
-    first = [
-        Case(row, f"{cells[FIRST_SENSE]:.1f} and {p.SENSES[row][FIRST_SENSE]:.1f}", Verdict.of(ANSWERED - gap))
-        for row, cells in ((row, numbers(cells)) for row, cells in table.here.items())
-        if row in p.SENSES
-        for gap in [abs(cells[FIRST_SENSE] - p.SENSES[row][FIRST_SENSE])]
-    ]
     return [
-        Claim("WordNet's first sense reaches 65.9.", first, "not all of the sets' sentences were used"),
         Claim("The second layer is better than the first.", above(chosen, "layer 2", "layer 1", ANSWERED)),
         Claim(
             "The second layer is better than the first sense.", above(chosen, "layer 2", FIRST_SENSE, ANSWERED), weak
@@ -249,8 +242,7 @@ def wsd(finding: Finding) -> list[Claim]:
 
 def pos(finding: Finding) -> list[Claim]:
     (table,) = finding.tables
-    why = "UD's text is the web's, not a newspaper's"
-    return [Claim("The first layer is better than the second.", above(table, "layer 1", "layer 2", TAGGED), why)]
+    return [Claim("The first layer is better than the second.", above(table, "layer 1", "layer 2", TAGGED))]
 
 
 def efficiency(finding: Finding) -> list[Claim]:
@@ -309,10 +301,10 @@ def weights(finding: Finding) -> list[Claim]:
         for row, cells in rows.items()
         if row.endswith("output")
     ]
-    why = "weights hardly move under a large λ or in few steps, and a small biLM's first layer knows less"
+    why = "weights hardly move under a large λ or in few steps"
     return [
         Claim("At the input, the first biLSTM layer has the largest weight.", first, why),
-        Claim("At the output, weights are about level.", level, "a small biLM's last layer has the most to tell"),
+        Claim("At the output, weights are about level.", level),
     ]
 
 
