@@ -390,6 +390,31 @@ def test_a_checkpoint_of_another_version_keeps_its_name(corpus: Corpus, settings
     assert Pretrainer(corpus, tmp_path / "run", settings, device="cpu").progress == run.progress
 
 
+@pytest.mark.parametrize("kind", ["parameter/", "optimizer/", "state/", "stream/"])
+@pytest.mark.parametrize("change", ["missing", "another shape", "added"])
+def test_a_checkpoint_with_other_tensors_is_refused(
+    kind: str, change: str, corpus: Corpus, settings: Recipe, tmp_path: Path
+) -> None:
+    """A tensor of one number would fill all of another one."""
+    train(corpus, tmp_path / "run", settings, stop_after=3)
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    tensors, progress = read_checkpoint(checkpoint, PretrainingProgress)
+    name = next(name for name in sorted(tensors) if name.startswith(kind) and tensors[name].numel() > 1)
+    if change == "missing":
+        del tensors[name]
+    elif change == "another shape":
+        tensors[name] = tensors[name].flatten()[:1].clone()
+    else:
+        name += "s"
+        tensors[name] = tensors[name[:-1]].clone()
+    write_checkpoint(checkpoint, tensors, progress)
+    data = checkpoint.read_bytes()
+    says = f"tensor '{name}' does not match" if kind != "optimizer/" or "shape" in change else "trains other parameters"
+    with pytest.raises(ElmoError, match=says):
+        Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
+    assert checkpoint.read_bytes() == data
+
+
 def test_a_run_without_a_whole_checkpoint_is_refused(corpus: Corpus, settings: Recipe, tmp_path: Path) -> None:
     """The run is refused every time: a machine that keeps restarting it must not silently begin from scratch."""
     train(corpus, tmp_path / "run", settings, stop_after=3)

@@ -21,7 +21,14 @@ from elmo.pretrain.objective import Objective
 from elmo.pretrain.optimizer import Optimizer
 from elmo.pretrain.processes import Processes
 from elmo.text.streams import Streams
-from elmo.training.checkpoint import CheckpointVersionError, optimizer_tensors, read_checkpoint, write_checkpoint
+from elmo.training.checkpoint import (
+    CheckpointVersionError,
+    fill,
+    optimizer_tensors,
+    read_checkpoint,
+    require_shapes,
+    write_checkpoint,
+)
 
 _KEPT = 2
 """How many checkpoints are kept: if the newest is damaged, the run resumes from the one before it."""
@@ -152,8 +159,8 @@ def resume_pretraining(
         The progress of the run, or None if there is no checkpoint.
 
     Raises:
-        ElmoError: If all checkpoints are damaged, if another version wrote the newest one, or if another process, on
-            another machine's disk, sees a newer checkpoint than process 0 does.
+        ElmoError: If all checkpoints are damaged, if another version wrote the newest one, if its tensors are not those
+            of this run, or if another process, on another machine's disk, sees a newer checkpoint than process 0 does.
     """
     newest = processes.collect(max((path.name for path in _all(folder)), default=""))
     if max(newest) > newest[0]:
@@ -164,7 +171,7 @@ def resume_pretraining(
     saved: dict[str, Tensor] = {}
 
     def read() -> PretrainingProgress | None:
-        tensors, progress = _read_newest(folder)
+        path, tensors, progress = _read_newest(folder)
         if progress is None:
             return None
         saved.update(tensors)
@@ -173,8 +180,9 @@ def resume_pretraining(
                 f"{folder}: is of a run that trains other parameters (freeze_bilm); start that run, or choose another "
                 "run folder"
             )
-        for name, tensor in common.items():
-            tensor.copy_(saved[name])
+        # Both are checked before anything is filled.
+        require_shapes(processes.shapes_of(rows), {name: saved[name] for name in saved.keys() & rows.keys()}, path)
+        fill(common, {name: saved[name] for name in saved.keys() - rows.keys()}, path)
         return progress
 
     progress = processes.on_first(read)
@@ -184,11 +192,15 @@ def resume_pretraining(
     return progress
 
 
-def _read_newest(folder: Path) -> tuple[dict[str, Tensor], PretrainingProgress | None]:
-    """Read the newest checkpoint that is not damaged; damaged ones are renamed, with a warning."""
+def _read_newest(folder: Path) -> tuple[Path, dict[str, Tensor], PretrainingProgress | None]:
+    """Read the newest checkpoint that is not damaged; damaged ones are renamed, with a warning.
+
+    Returns:
+        Its file, its tensors, and its progress, which is None if there is no checkpoint.
+    """
     for path in reversed(_all(folder)):
         try:
-            return read_checkpoint(path, PretrainingProgress)
+            return path, *read_checkpoint(path, PretrainingProgress)
         except CheckpointVersionError as error:  # the version that wrote it can go on with it, so it keeps its name
             raise ElmoError(f"{error}; continue with that version, or choose another run folder") from None
         except ElmoError:
@@ -196,7 +208,7 @@ def _read_newest(folder: Path) -> tuple[dict[str, Tensor], PretrainingProgress |
             warnings.warn(f"{path}: is damaged; it was renamed to {damaged.name}, and is not used", stacklevel=2)
     if damaged := sorted(folder.glob("step-*.damaged")):
         raise ElmoError(f"{damaged[-1]}: is damaged, and no checkpoint is left; start again in another run folder")
-    return {}, None
+    return folder, {}, None
 
 
 def _all(folder: Path) -> list[Path]:

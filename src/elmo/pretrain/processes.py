@@ -159,6 +159,10 @@ class Processes:
             self.share([rows])
             part.copy_(rows.narrow(dim, self.rank * part.shape[dim], part.shape[dim]))
 
+    def shapes_of(self, parts: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+        """Return the shapes that tensors have with the rows of all processes, by name; `parts` as in `gather`."""
+        return {name: _empty(part, self.size).shape for name, part in parts.items()}
+
     def gather(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return tensors with the rows of all processes.
 

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
@@ -58,6 +59,23 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], progress: Datacl
     """
     metadata = {_PROGRESS: json.dumps(asdict(progress))}
     write_all({path: lambda temporary: write_tensors(temporary, tensors, metadata)})
+
+
+def require_shapes(shapes: Mapping[str, torch.Size], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse the tensors of a file unless they have exactly these names and shapes."""
+    for name in sorted(shapes.keys() | tensors.keys()):
+        if name not in tensors or name not in shapes or tensors[name].shape != shapes[name]:
+            raise ElmoError(
+                f"{path}: tensor {name!r} does not match the settings next to it; is it of another model, or of "
+                "another version of elmo?"
+            )
+
+
+def fill(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy the tensors of a file into those of a training, in place. They must have the same names and shapes."""
+    require_shapes({name: tensor.shape for name, tensor in wanted.items()}, tensors, path)
+    for name, tensor in wanted.items():
+        tensor.copy_(tensors[name])
 
 
 def read_checkpoint(path: Path, kind: type[P]) -> tuple[dict[str, Tensor], P]:
