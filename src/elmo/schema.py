@@ -58,7 +58,7 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
     for name, field in fields.items():
         if name in values:
             arguments[name] = _convert(hints[name], values[name], f"{where}: {name}", ignore_unknown)
-        elif field.default is dataclasses.MISSING:
+        elif field.default is field.default_factory is dataclasses.MISSING:
             raise ElmoError(f"{where}: key {name!r} is missing")
     try:
         return kind(**arguments)

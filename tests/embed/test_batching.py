@@ -31,6 +31,11 @@ def test_windows_keep_order_and_limit(lengths, max_tokens, max_sentences) -> Non
         assert len(window) == max_sentences if max_sentences else num_tokens <= max_tokens or len(window) == 1
 
 
+def test_a_limit_that_is_no_whole_number_is_a_limit() -> None:
+    assert list(map(len, windows([["w"]] * 9, max_tokens=20, max_sentences=2.5))) == [3, 3, 3]  # pyright: ignore[reportArgumentType]
+    assert list(map(len, plan_batches([1] * 9, 20, 2.5))) == [3, 3, 3]  # pyright: ignore[reportArgumentType]
+
+
 def test_blank_sentences_count_towards_a_window() -> None:
     """A million blank lines must not be one window."""
     assert max(map(len, windows([[]] * 100, max_tokens=20, max_sentences=None))) == 10

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import field, make_dataclass
 from pathlib import Path
 
 import pytest
 
 from elmo.errors import ElmoError
+from elmo.schema import from_mapping
 from elmo.tasks import load_task_recipe
 from elmo.training.recipes import parse_override
 
@@ -47,3 +49,9 @@ def test_sections_may_have_the_same_keys() -> None:
     """So may a mapping and another one that it is merged with."""
     _, found = parse_override("words=[&a {dim: 5}, {<<: *a, dim: 6}, {dim: 7, '7': 8, 7: 9}]")
     assert found == [{"dim": 5}, {"dim": 6}, {"dim": 7, "7": 8, 7: 9}]
+
+
+def test_a_default_that_is_made_may_be_missing_too() -> None:
+    """A recipe's key may be a mapping, whose default a dataclass has to make for each object."""
+    kind = make_dataclass("Kind", [("names", dict[str, int], field(default_factory=dict))])
+    assert from_mapping(kind, {}, "recipe") == kind({})

@@ -249,8 +249,8 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
 
     Args:
         path: A table with tabs between columns or, if its name ends in `.csv`, commas. Its first line names the
-            columns, of which `file` names the file of the text that the row is about: as it was given, without its
-            folder, or without its ending.
+            columns, of which `file` names the file of the text that the row is about: as it was given, or without some
+            or all of its folders, and with or without its ending. If several rows name a file, the longest name counts.
         files: The names of the files.
 
     Returns:

@@ -88,7 +88,7 @@ def windows(
         if isinstance(sentence, np.ndarray):  # arrays of strings, whose tokens would be slow to look up
             sentence = cast("Sentence", sentence.tolist())
         length = len(sentence) + 2
-        full = num_tokens + length > max_tokens if max_sentences is None else len(window) == max_sentences
+        full = num_tokens + length > max_tokens if max_sentences is None else len(window) >= max_sentences
         if window and full:
             yield window
             window, num_tokens = [], 0
@@ -115,7 +115,7 @@ def plan_batches(lengths: Sequence[int], max_tokens: int, max_sentences: int | N
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         num_tokens += lengths[index] + 2
         batch = batches[-1] if batches else []
-        full = num_tokens > max_tokens if max_sentences is None else len(batch) == max_sentences
+        full = num_tokens > max_tokens if max_sentences is None else len(batch) >= max_sentences
         if not batch or full:
             batches.append([])
             num_tokens = lengths[index] + 2

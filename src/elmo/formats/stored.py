@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="nn.Module")
 
 Weights = dict[str, NDArray[Any]]
-"""Arrays by the names that a module's state dict has for them; float32, as read from a file."""
+"""Arrays by the names that a module's state dict has for them; float32 if they were read from a file, and otherwise in
+the type of the module."""
 
 CHARACTER_ROWS, WORD_ROWS = "char_encoder.embedding.weight", "char_encoder.words.weight"
 """The names of the character vectors, and of the word vectors of ELMoForManyLangs."""

@@ -252,7 +252,8 @@ class Experiment:
         return find_words(set(map(tuple, self.task.all_sentences(chain.from_iterable(self.sets.values())))), words)
 
     def _check_bilm(self) -> None:
-        """Refuse settings that do not fit the biLM, before the run folder is made."""
+        """Refuse settings that do not fit the biLM, or none, before the run folder is made."""
+        self.task.require_usable(self.config.recipe, self.bilm is not None)
         vectors = self.config.recipe.elmo.vectors
         if self.config.cache is not None and (self.bilm is None or vectors != "cached"):
             reason = "without ELMo" if self.bilm is None else f"with elmo.vectors: {vectors}"

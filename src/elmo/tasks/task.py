@@ -118,6 +118,9 @@ class Task(ABC, Generic[R, E, P]):
         """Return the files that a path given to `read` stands for: one, unless the task allows several in one path."""
         return [path]
 
+    def require_usable(self, recipe: R, has_elmo: bool) -> None:
+        """Raise ElmoError if a model of this recipe can't be built with ELMo, or without it."""
+
     @abstractmethod
     def read(self, path: str, recipe: R) -> list[E]:
         """Read the examples of a file in the task's own format, with their gold answers.

@@ -71,6 +71,15 @@ def test_all_formats_are_read(layout: str, text: str, tmp_path: Path) -> None:
         assert read_frames(str(tmp_path / name), layout) == [(TOKENS, frames, ("see", "sale")), (("Yes",), (), ())]
 
 
+def test_documents_begin_as_those_of_coreference_do(tmp_path: Path) -> None:
+    """A space may follow the mark, as in OntoGUM. A sentence may have the mark for a token."""
+    (tmp_path / "x").write_text(
+        "# begin document (a)\n#\t-\nbegin\tbegin\t(V*)\n\n# end document\n".replace("#\t-", "#\t-\t*")
+    )
+    (sentence,) = read_frames(str(tmp_path / "x"), "conll2005")
+    assert sentence.tokens == ("#", "begin")
+
+
 def test_the_predicate_is_where_v_begins(tmp_path: Path) -> None:
     """The V of a verb with a particle has two tokens here, and a C-V continues it."""
     (tmp_path / "a").write_text("He - *\ngave give (V*\nup - *)\nin - (C-V*)\n")

@@ -12,6 +12,7 @@ import torch
 
 from commands import run
 from comparing import loss_depends_on_seed
+from elmo import tasks
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
@@ -301,10 +302,13 @@ def test_errors_in_settings(setting: dict[str, Any], says: str) -> None:
         make_recipe(**setting)
 
 
-def test_a_model_without_any_vectors_is_refused() -> None:
-    recipe = read_recipe(SrlRecipe, "srl", ("srl",), {"words": None})
-    with pytest.raises(ElmoError, match="words: null leaves no vectors for tokens without ELMo"):
-        make_model(recipe, make_examples())
+def test_a_model_without_any_vectors_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "train").write_text("".join(format_frames(e.tokens, e.frames or ()) for e in make_examples(3, 0)))
+    sets = {"train": tmp_path / "train", "dev": tmp_path / "train"}
+    settings = {"words": None, "format": "conll2005"}
+    with pytest.raises(ElmoError, match="words: null leaves no vectors for tokens without ELMo at the input"):
+        tasks.train("srl", **sets, folder=tmp_path / "run", elmo=None, settings=settings, device="cpu")
+    assert not (tmp_path / "run").exists()
 
 
 def test_train_evaluate_and_predict_by_commands(tmp_path: Path) -> None:

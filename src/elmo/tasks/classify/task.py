@@ -21,6 +21,7 @@ from elmo.tasks.classify.data import (
 )
 from elmo.tasks.classify.model import ClassifyModel, ClassifyRecipe, LabelsPrediction, TextPrediction
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, mean_probabilities
+from elmo.tasks.common.scores import percent
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
@@ -125,11 +126,11 @@ def score_texts(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
     found = Counter(chain.from_iterable(predicted))
     right = Counter(chain.from_iterable(set(a) & set(b) for a, b in zip(gold, predicted, strict=True)))
     # F1 = 2 right / (true + found), the harmonic mean of precision and recall.
-    f1 = {label: 200 * right[label] / (true[label] + found[label]) for label in sorted(true | found)}
+    f1 = {label: percent(2 * right[label], true[label] + found[label]) for label in sorted(true | found)}
     return {
         "accuracy": 100 * fmean(set(a) == set(b) for a, b in zip(gold, predicted, strict=True)),
         "macro_f1": fmean(f1.values()) if f1 else 0.0,
-        "micro_f1": 200 * right.total() / (true.total() + found.total()) if f1 else 0.0,
+        "micro_f1": percent(2 * right.total(), true.total() + found.total()),
         **{f"f1/{label}": f1[label] for label in f1 if true[label]},
     }
 

@@ -10,6 +10,7 @@ import torch
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.crf import Allowed
+from elmo.tasks.common.scores import percent, precision_recall_f1
 
 OUTSIDE = "O"
 
@@ -106,17 +107,3 @@ def score_spans(gold: Iterable[Sequence[Span]], predicted: Iterable[Sequence[Spa
     for kind in sorted(wanted | found):
         scores[f"f1/{kind}"] = percent(2 * right[kind], found[kind] + wanted[kind])
     return scores
-
-
-def precision_recall_f1(right: int, found: int, wanted: int) -> dict[str, float]:
-    """Return precision, recall and F1 in percent, from the numbers of correct, predicted and gold items."""
-    return {
-        "precision": percent(right, found),
-        "recall": percent(right, wanted),
-        "f1": percent(2 * right, found + wanted),
-    }
-
-
-def percent(part: float, whole: float) -> float:
-    """Return `part` of `whole` in percent, or 0 if `whole` is 0."""
-    return 100 * part / whole if whole else 0.0

@@ -71,7 +71,7 @@ class Document:
 def read_documents(path: str | Path) -> list[Document]:
     """Read the documents of a file, plain or compressed. Each part is a document of its own.
 
-    Columns are separated by tabs in a line that has any, and by white space otherwise. The word is in column 4, the
+    Columns are separated by tabs in a line that has any, and by spaces otherwise. The word is in column 4, the
     speaker in column 10, and coreference in the last one.
 
     Raises:

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.tasks.common.spans import percent
+from elmo.tasks.common.scores import percent
 from elmo.tasks.coref.data import Cluster, Mention
 
 AVERAGED = ("muc", "b3", "ceafe")

@@ -24,7 +24,7 @@ class TaggedSentence(NamedTuple):
 def read_conll(path: str | Path, token_column: int = 0) -> list[TaggedSentence]:
     """Read the sentences of a file, plain or compressed. The last column is the tag.
 
-    Columns are separated by tabs in a line that has any, and by white space otherwise.
+    Columns are separated by tabs in a line that has any, and by spaces otherwise.
 
     Args:
         path: The file.

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.tasks.common.spans import Span, percent, precision_recall_f1
+from elmo.tasks.common.scores import percent, precision_recall_f1
+from elmo.tasks.common.spans import Span
 from elmo.text.decoding import read_paragraphs
 from elmo.wording import counted
 
@@ -26,7 +27,7 @@ NO_LEMMA = "-"
 """What the column of lemmas holds of a token that is no predicate."""
 
 _CELL = re.compile(r"(?:\(([^()*]+))?\*(\))?")
-_DOCUMENT = ("#begin document", "#end document")  # in full, as a sentence may have "#" for a token
+_DOCUMENT = re.compile(r"#\s*(begin document \(|end document)")  # in full, as a sentence may have "#" for a token
 
 
 class FrameFormat(NamedTuple):
@@ -125,7 +126,7 @@ NumberedFields = tuple[int, list[str]]
 def _blocks(path: str) -> Iterator[list[NumberedFields]]:
     """Yield the rows of each sentence."""
     for lines in read_paragraphs(path):
-        words = ((number, line) for number, line in lines if not line.startswith(_DOCUMENT))
+        words = ((number, line) for number, line in lines if not _DOCUMENT.match(line))
         if rows := [(number, [field for field in re.split(r"[ \t]+", line) if field]) for number, line in words]:
             yield rows
 

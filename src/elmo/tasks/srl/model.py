@@ -114,8 +114,6 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         # One vector for the predicate and one for all other tokens, at first about as long as word vectors are.
         self.predicate = nn.Parameter(torch.randn(2, recipe.predicate_dim) / recipe.predicate_dim**0.5)
         width = elmo.input_width + (self.words.width if self.words else 0)
-        if not width:
-            raise ElmoError("words: null leaves no vectors for tokens without ELMo at the input")
         self.rnn = AlternatingLSTM(width + recipe.predicate_dim, recipe.lstm.size, recipe.lstm.layers, recipe.dropout)
         self.emit = nn.Linear(self.rnn.width + elmo.output_width, len(self.tags))
         nn.init.orthogonal_(self.emit.weight)  # as appendix A.5 says of the final layer and of all LSTMs

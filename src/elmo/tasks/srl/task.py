@@ -27,6 +27,11 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         sentences = read_frames(path, recipe.format)
         return [SrlExample(tokens, frames, lemmas=lemmas) for tokens, frames, lemmas in sentences]
 
+    def require_usable(self, recipe: SrlRecipe, has_elmo: bool) -> None:
+        """Refuse a recipe without word vectors if there is no ELMo, either."""
+        if recipe.words is None and not has_elmo:
+            raise ElmoError("words: null leaves no vectors for tokens without ELMo at the input")
+
     def read_train(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
         """Read each predicate as an example of its own, with its sentence."""
         # Batches are of so many predicates, as published. Each example still says where the other predicates of its

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
+from elmo.tasks.common.scores import percent
 from elmo.tasks.task import Scores
 from elmo.text.conllu import EMPTY
 
@@ -51,10 +52,10 @@ def score_tags(gold: ColumnValues, found: ColumnValues) -> Scores:
         the mean over the columns. "feats/Case" is the F1 of the feature `Case`, whether or not it is universal.
     """
     right = {name: [*map(_comparison(name), gold[name], found[name])] for name in found}
-    scores = {name: _percent(values) for name, values in right.items()}
+    scores = {name: percent(sum(values), len(values)) for name, values in right.items()}
     together = [right[name] for name in _COMPARED if name in found]
     if len(together) > 1:
-        scores["all_tags"] = _percent([all(word) for word in zip(*together, strict=True)])
+        scores["all_tags"] = percent(sum(map(all, zip(*together, strict=True))), len(together[0]))
     scores["mean"] = fmean(scores[name] for name in found)
     return scores | (_score_features(gold["feats"], found["feats"]) if "feats" in found else {})
 
@@ -77,8 +78,4 @@ def _score_features(gold: Iterable[str], found: Iterable[str]) -> Scores:
         for name in right.keys() & predicted.keys():
             if right[name] == predicted[name]:
                 matches[name] += number
-    return {f"feats/{name}": 200 * matches[name] / totals[name] for name in sorted(totals)}
-
-
-def _percent(values: Sequence[bool]) -> float:
-    return 100 * sum(values) / len(values)
+    return {f"feats/{name}": percent(2 * matches[name], totals[name]) for name in sorted(totals)}
