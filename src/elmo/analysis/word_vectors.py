@@ -110,7 +110,7 @@ def type_vectors(
     if is_lower_case(embedder.text) and any(types[id] != types[id].lower() for id in kept):
         warnings.warn(
             f"{corpus.folder}: has words with capitals, but the model was trained on lower-case text; prepare the text "
-            "again with lowercase (--lowercase)",
+            "again with lowercase=True",
             stacklevel=2,
         )
     names, counts = [types[id] for id in kept], counts[kept]
