@@ -45,6 +45,26 @@ def test_a_folder_is_not_made_inside_a_file(tmp_path: Path) -> None:
             require_folder(tmp_path / name)
 
 
+def test_a_folder_of_unfinished_work_goes_where_open_files_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS keeps the lock under another name until it is closed."""
+    rmdir = Path.rmdir
+    times: list[Path] = []
+
+    def fail_once(path: Path) -> None:
+        times.append(path)
+        if len(times) == 1:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty")
+        rmdir(path)
+
+    monkeypatch.setattr(Path, "rmdir", fail_once)
+    with unfinished_folder(tmp_path / "work", tmp_path / "out"):
+        pass
+    assert not (tmp_path / "work").exists()
+    assert len(times) == 2
+
+
 def test_a_result_is_not_written_to_a_file_called_dash() -> None:
     with pytest.raises(ElmoError, match=r"^-: results are not written to standard output; name a file or folder$"):
         require_new_file(Path("-"))

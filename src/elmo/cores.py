@@ -78,7 +78,9 @@ def _quotas_of_groups(tree: Path, path: str) -> Iterator[float]:
             if (folder / "cpu.max").exists():
                 quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
             else:
-                quota, period = ((folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+                quota, period = (
+                    (folder / f"cpu.cfs_{name}_us").read_text(encoding="utf-8").strip() for name in ("quota", "period")
+                )
             if quota not in ("max", "-1"):
                 yield int(quota) / int(period)
         except (OSError, ValueError, ZeroDivisionError):

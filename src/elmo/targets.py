@@ -22,7 +22,7 @@ MOST_ATTEMPTS = 1000
 """How often a lock is tried that other processes remove just when this one opens it."""
 
 _FULL = tuple(getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name))
-NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK)
 """Error numbers of file systems without locks, as on some clusters. There, users must keep processes apart."""
 
 
@@ -214,7 +214,8 @@ def _claim(lock: IO[str], target: Path, wait: bool) -> None:
     import fcntl
 
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with naming(target):
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ElmoError(f"{target}: another process is writing it; wait for that one, or end it") from None
     except OSError as error:
@@ -241,14 +242,24 @@ def _remove(folder: Path, lock: IO[str]) -> None:
     """Remove a folder whose lock is held. The lock goes last, because then another process may take the folder."""
     for path in folder.iterdir():
         if path.is_dir():
-            shutil.rmtree(path)
+            # On Windows, what an error has left mapped into memory stays until the next run.
+            shutil.rmtree(path, ignore_errors=sys.platform == "win32")
         elif path.name != LOCK:
             path.unlink()
     if sys.platform == "win32":
         lock.close()  # no file can be removed there while it is open
     (folder / LOCK).unlink(missing_ok=True)
+    if not _remove_empty(folder):
+        lock.close()  # NFS keeps a file that was removed while it was open
+        _remove_empty(folder)
+
+
+def _remove_empty(folder: Path) -> bool:
+    """Remove a folder, and return whether it is gone. It stays if another process has put its lock there."""
     try:
         folder.rmdir()
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):  # another process has it
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
             raise
+        return error.errno == errno.ENOENT
+    return True

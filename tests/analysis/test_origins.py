@@ -166,6 +166,13 @@ def test_damaged_origins_are_refused(tmp_path: Path, content: str) -> None:
     assert str(caught.value).count("is damaged") == 1
 
 
+def test_accents_may_be_characters_of_their_own(tmp_path: Path) -> None:
+    """Names of files on a Mac often have them, and tables seldom."""
+    (tmp_path / "t.tsv").write_text("file\tyear\nM\u00fcller\t1850\nGru\u0308n\t1851\n", encoding="utf-8")
+    files = ["Mu\u0308ller.txt", "Gr\u00fcn.txt"]
+    assert read_metadata(tmp_path / "t.tsv", files) == (["year"], [["1850"], ["1851"]])
+
+
 def test_files_are_named_by_their_folders_or_without_one_ending(tmp_path: Path) -> None:
     (tmp_path / "table.tsv").write_text("file\tyear\nx/a.txt\t1843\ny/a.txt\t1790\n1801.05\t1801\n")
     found = read_metadata(tmp_path / "table.tsv", ["x/a.txt", "y/a.txt", "1801.05.txt"])

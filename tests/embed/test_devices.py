@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from filecmp import cmp
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -275,6 +277,21 @@ def test_gpus_are_taken_by_their_numbers(monkeypatch) -> None:
 )
 def test_a_batch_fits_into_the_memory_of_a_gpu(gigabytes: int, num_cells: int, tokens: int) -> None:
     assert tokens_that_fit(gigabytes * 10**9, num_cells) == tokens
+
+
+def test_arrays_are_sent_where_files_in_memory_are_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "memfd_create", refuse, raising=False)
+    (got,) = unpack(pack([np.ones((2, 3), np.float32)]))
+    assert np.array_equal(got, np.ones((2, 3)))
+
+
+def test_a_worker_of_a_pool_starts_no_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.current_process", lambda: SimpleNamespace(daemon=True))
+    with pytest.raises(ElmoError, match="devices: this process may start no others"):
+        ParallelEmbedder(folder / "model", ["cpu", "cpu"])
 
 
 def test_arrays_are_handed_over_and_their_memory_is_freed(monkeypatch) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -14,9 +17,11 @@ from elmo.formats.files import (
     as_bf16,
     as_float32,
     checksum,
+    read_arrays,
     read_json,
     read_tensors,
     write_all,
+    write_arrays,
     write_json,
     write_tensors,
     write_text,
@@ -65,6 +70,34 @@ TENSORS = {
     "none": torch.zeros(0, 4),
 }
 """Tensors of all kinds that may be stored, among them one without dimensions, one of two bytes, and an empty one."""
+
+
+@pytest.mark.parametrize(("system", "is_retried"), [("win32", True), ("linux", False)])
+def test_a_file_that_is_open_for_a_moment_on_windows(
+    system: str, is_retried: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+    errors = [PermissionError(13, "Access is denied")] * 2
+
+    def fail_twice(path: Path, target: Path) -> Path:
+        if errors:
+            raise errors.pop()
+        return replace(path, target)
+
+    monkeypatch.setattr("elmo.formats.files.sys", SimpleNamespace(platform=system))
+    monkeypatch.setattr("elmo.formats.files.time", SimpleNamespace(sleep=lambda seconds: None))
+    monkeypatch.setattr(Path, "replace", fail_twice)
+    with nullcontext() if is_retried else pytest.raises(PermissionError):
+        write_all({tmp_path / "a": lambda path: path.write_text("new")})
+    assert (tmp_path / "a").exists() == is_retried
+
+
+def test_processors_of_another_byte_order_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_arrays(tmp_path / "a", {"x": np.ones(3, np.float32)})
+    monkeypatch.setattr("elmo.formats.files.sys", SimpleNamespace(byteorder="big"))
+    for use in (lambda: read_arrays(tmp_path / "a"), lambda: write_arrays(tmp_path / "b", {})):
+        with pytest.raises(ElmoError, match=r"[ab]: elmo reads and writes files on little-endian processors only"):
+            use()
 
 
 def test_settings_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:

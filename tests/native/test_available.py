@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,3 +32,29 @@ def test_kernels_that_were_built_are_available(monkeypatch: pytest.MonkeyPatch) 
     """This includes a module that is there but can't be loaded. Nothing here asks `_native` whether to skip."""
     monkeypatch.delenv("ELMO_NATIVE", raising=False)
     assert _native.available() == {"float32", "bf16", "int8"}
+
+
+BROKEN = """
+import sys
+from importlib.machinery import ModuleSpec
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "elmo._native._kernel":
+            return ModuleSpec(name, self)
+
+    def create_module(self, spec):
+        raise ImportError("file too short")
+
+    def exec_module(self, module):
+        pass
+
+sys.meta_path.insert(0, Finder())
+import elmo._native
+assert elmo._native.available() == set()
+"""
+
+
+def test_kernels_that_cannot_be_loaded_are_not_ignored_silently() -> None:
+    done = subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, text=True, check=True)
+    assert "the native kernels can't be loaded, so everything is slower: file too short" in done.stderr

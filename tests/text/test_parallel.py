@@ -4,6 +4,8 @@ import multiprocessing
 import subprocess
 import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -73,6 +75,15 @@ def test_stopping_does_not_wait_for_blocks_that_are_not_wanted_any_more(tmp_path
     start = time.monotonic()
     blocks.close()
     assert time.monotonic() - start < 10, "half a second, but the machine may be busy"
+
+
+def test_a_worker_of_a_pool_does_the_work_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python forbids it to start processes of its own."""
+    (tmp_path / "text").write_text("They met.\n" * 60_000)
+    monkeypatch.setattr("multiprocessing.current_process", lambda: SimpleNamespace(daemon=True))
+    monkeypatch.setattr("elmo.text.parallel.ProcessPoolExecutor", None)
+    blocks = tokenize_files([str(tmp_path / "text")], Reading("ptb"), workers=2)
+    assert sum(len(block.sentences) for block in blocks) == 60_000
 
 
 @pytest.mark.parametrize(("workers", "expected"), [(None, 3), (2, 2), (5, 5)])

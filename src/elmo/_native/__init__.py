@@ -22,7 +22,9 @@ on a busy machine.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from math import prod
 
 import numpy as np
@@ -43,7 +45,9 @@ from elmo._native.arguments import (
 # The extension is optional: where there is no compiler, or on another processor, torch does the same work more slowly.
 try:
     from elmo._native import _kernel
-except ImportError:  # the extension module was not built
+except ImportError as error:
+    if find_spec("elmo._native._kernel") is not None:  # it was built
+        warnings.warn(f"the native kernels can't be loaded, so everything is slower: {error}", stacklevel=2)
     _kernel = None
 
 Array = NDArray[np.float32]

@@ -218,15 +218,24 @@ struct Kernels {
     void (*adam_rows)(const AdamRowsCall&, Range rows);
 };
 
+// What a compiler is too old for is left out, and the other kernels are built.
 #if defined(__x86_64__)
-extern const Kernels avx2, avx512, avx512_vnni, avx512_bf16;
+extern const Kernels avx2, avx512, avx512_vnni;
+#if defined(__clang__) ? __clang_major__ >= 9 : __GNUC__ >= 10
+#define HAS_AVX512_BF16
+extern const Kernels avx512_bf16;
+#endif
 // Tiles (tiles.h) need a compiler that knows them, and we know only how to ask Linux for them.
 #if defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 #define HAS_AMX
 extern const Kernels avx512_amx;
 #endif
 #elif defined(__aarch64__)
-extern const Kernels neon, neon_dot, neon_bf16;
+extern const Kernels neon, neon_dot;
+#if defined(__clang__) ? __clang_major__ >= 11 : __GNUC__ >= 10
+#define HAS_NEON_BF16
+extern const Kernels neon_bf16;
+#endif
 #endif
 
 }  // namespace elmo

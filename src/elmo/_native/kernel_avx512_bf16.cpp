@@ -1,10 +1,10 @@
 // The kernels for AVX-512 with its int8 (VNNI) and bf16 products.
 
-#ifdef __x86_64__
+#include "kernel.h"
+
+#ifdef HAS_AVX512_BF16
 
 #include <immintrin.h>
-
-#include "kernel.h"
 
 #define LEVEL avx512_bf16
 #define LANES 16
@@ -22,4 +22,4 @@
 #include "kernel_body.h"
 #endif
 
-#endif  // __x86_64__
+#endif  // HAS_AVX512_BF16

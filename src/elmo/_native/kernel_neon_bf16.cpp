@@ -1,10 +1,10 @@
 // The kernels for Arm processors with dot products of int8 and of bf16 (ARMv8.6-BF16).
 
-#ifdef __aarch64__
+#include "kernel.h"
+
+#ifdef HAS_NEON_BF16
 
 #include <arm_neon.h>
-
-#include "kernel.h"
 
 #define LEVEL neon_bf16
 #define LANES 4
@@ -21,4 +21,4 @@
 #include "kernel_body.h"
 #endif
 
-#endif  // __aarch64__
+#endif  // HAS_NEON_BF16

@@ -20,6 +20,9 @@
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#if !defined(HWCAP2_BF16)  // older headers lack it
+#define HWCAP2_BF16 (1 << 14)
+#endif
 #elif defined(__aarch64__) && defined(__APPLE__)
 #include <sys/sysctl.h>
 #endif
@@ -65,9 +68,9 @@ bool has_tiles() {
 
 std::vector<const Kernels*> find_supported() {
     constexpr unsigned FMA = 1u << 12, AVX2 = 1u << 5, AVX512_F_BW_VL = 1u << 16 | 1u << 30 | 1u << 31;
-    constexpr unsigned VNNI = 1u << 11, BF16 = 1u << 5;
+    constexpr unsigned VNNI = 1u << 11;
     constexpr unsigned YMM = 3u << 1, ZMM = 7u << 5 | YMM;  // among the kept states
-    const Answer basic = ask(1), extended = ask(7), more = ask(7, 1);
+    const Answer basic = ask(1), extended = ask(7);
     const unsigned kept = kept_states();
     std::vector<const Kernels*> found;
     if (!has(kept, YMM) || !has(basic.c, FMA) || !has(extended.b, AVX2)) return found;
@@ -76,7 +79,10 @@ std::vector<const Kernels*> find_supported() {
 #if defined(HAS_AMX)
     if (vnni && has_tiles()) found.push_back(&avx512_amx);
 #endif
-    if (vnni && has(more.a, BF16)) found.push_back(&avx512_bf16);
+#if defined(HAS_AVX512_BF16)
+    constexpr unsigned BF16 = 1u << 5;
+    if (vnni && has(ask(7, 1).a, BF16)) found.push_back(&avx512_bf16);
+#endif
     if (vnni) found.push_back(&avx512_vnni);
     if (wide) found.push_back(&avx512);
     found.push_back(&avx2);
@@ -103,7 +109,9 @@ std::vector<const Kernels*> find_supported() {
 #else
     const bool dot = false, bf16 = false;
 #endif
+#if defined(HAS_NEON_BF16)
     if (dot && bf16) found.push_back(&neon_bf16);
+#endif
     if (dot) found.push_back(&neon_dot);
     found.push_back(&neon);
 #endif

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -275,7 +276,7 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
             continue
         if len(values) != len(header):
             raise ElmoError(f"{path}, line {number}: {len(values)} columns; the first line has {len(header)}")
-        name = values.pop(place)
+        name = normalize("NFC", values.pop(place))
         if name in found:
             raise ElmoError(f"{path}, line {number}: file {name!r} had a row before; give each file one row")
         found[name] = values
@@ -319,7 +320,11 @@ def _rows_of(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _name_of(file: str, names: Container[str]) -> str | None:
-    """Return by which name a table knows a file, or None: with its folders or the last of them, and without endings."""
+    """Return by which name a table knows a file, or None: with its folders or the last of them, and without endings.
+
+    The names in the table are in Unicode's form NFC. Those of files on a Mac often aren't.
+    """
+    file = normalize("NFC", file)
     if file in names:
         return file
     *parents, last = Path(file).parts

@@ -34,7 +34,8 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     if is_corpus and (told := [name for name in reading if is_given(name)]):
         raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
     unfinished = work_folder_of(out.absolute())
-    with unfinished_folder(unfinished, out), TemporaryDirectory(dir=unfinished) as work:
+    # After an error, its traceback keeps the corpus mapped, and Windows can't remove it: the error must still be seen.
+    with unfinished_folder(unfinished, out), TemporaryDirectory(dir=unfinished, ignore_cleanup_errors=True) as work:
         if is_corpus:
             corpus = Corpus.open(source)
             corpus.verify()

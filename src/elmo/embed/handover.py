@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +36,16 @@ def pack(arrays: list[Array]) -> Parcel:
 
     Their memory is freed when they are unpacked. The file of a parcel is closed when a later one is packed.
     """
-    if not hasattr(os, "memfd_create") or not any(array.size for array in arrays):
+    if not (hasattr(os, "memfd_create") and Path("/proc/self/fd").exists()) or not any(array.size for array in arrays):
         return Parcel(arrays)
     for number in [number for number in _open_files if os.fstat(number).st_size == 0]:  # `unpack` has emptied these
         os.close(number)
         _open_files.remove(number)
     # The file has no name in the file system, so nothing is left behind if a process is killed.
-    number = os.memfd_create("elmo")
+    try:
+        number = os.memfd_create("elmo")
+    except OSError:  # some systems forbid them
+        return Parcel(arrays)
     for array in arrays:
         _write(number, array)
     _open_files.append(number)

@@ -72,6 +72,8 @@ class ParallelEmbedder(SentenceEmbedder):
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
         if not devices:
             raise ElmoError("devices: the list is empty; name at least one device")
+        if multiprocessing.current_process().daemon:
+            raise ElmoError("devices: this process may start no others (it is a worker of a pool); use elmo.load in it")
         gpus = list(map(find_gpu, devices))
         self._gpu = gpus[0]
         self._most_on_the_way = WINDOWS_PER_DEVICE * len(devices)

@@ -66,7 +66,10 @@ def cache_folder() -> Path:
         ElmoError: If there is no `ELMO_CACHE`, and the user has no home directory.
     """
     if own := os.environ.get("ELMO_CACHE"):
-        return Path(own).expanduser()
+        try:
+            return Path(own).expanduser()
+        except RuntimeError as error:
+            raise ElmoError(f"ELMO_CACHE={own}: {error}") from None
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local") / "elmo" / "Cache"
     if sys.platform == "darwin":

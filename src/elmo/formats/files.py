@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -196,9 +198,16 @@ def _read_array(path: Path, file: BinaryIO, start: int, name: str, facts: dict[s
 
 def _type_of(path: Path, name: str, facts: dict[str, Any]) -> np.dtype[Any]:
     """Return the type of a tensor, and refuse one that is not read here."""
+    _require_little_endian(path)
     if facts["dtype"] not in _READ:
         raise ElmoError(f"{path}: tensor '{name}' is stored as {facts['dtype']}, which can't be read")
     return _READ[facts["dtype"]]
+
+
+def _require_little_endian(path: Path) -> None:
+    """Refuse processors whose numbers have another order of bytes than the files."""
+    if sys.byteorder == "big":
+        raise ElmoError(f"{path}: elmo reads and writes files on little-endian processors only")
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -256,6 +265,7 @@ def write_arrays(path: Path, arrays: Mapping[str, AnyArray], metadata: Mapping[s
         arrays: The arrays by name, of a type in `_TYPES`.
         metadata: Additional metadata of the file.
     """
+    _require_little_endian(path)
     # The largest types come first, so that every tensor is aligned.
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
     facts = {"format": "pt", **(metadata or {})}
@@ -313,6 +323,18 @@ def remove_partial(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _rename(temporary: Path, path: Path) -> None:
+    """Give a file its name. On Windows, a scanner may have one of the two open for a moment."""
+    for attempts_left in reversed(range(10)):
+        try:
+            temporary.replace(path)
+            return
+        except PermissionError:
+            if sys.platform != "win32" or not attempts_left:
+                raise
+            time.sleep(0.1)
+
+
 def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterable[Path] = ()) -> None:
     """Write files that belong together, and give them their names only when all of them are complete.
 
@@ -333,7 +355,7 @@ def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterab
                 write(temporaries[path])
                 sync(temporaries[path])  # otherwise a power cut could leave the new name with old or no contents
         for path, temporary in temporaries.items():
-            temporary.replace(path)
+            _rename(temporary, path)
         # Only now, so that a failed write leaves the old model complete.
         for path in optional:
             if path not in writers:

@@ -61,15 +61,16 @@ def tokenize_files(
         paths: The files.
         reading: How to read them.
         workers: The number of processes, by default one per core. It does not change the result. This process does
-            the work itself if it is 1, if all the text fits into one block, or if lines are only split at whitespace,
-            which is faster than sending them to another process.
+            the work itself if it is 1, if all the text fits into one block, if lines are only split at whitespace,
+            which is faster than sending them to another process, or if this process may have none of its own, as the
+            workers of a `multiprocessing.Pool`.
         advance: A callback that receives the number of bytes read from a file since its last call.
 
     Raises:
         ElmoError: If a file cannot be read, or a worker process ends early.
     """
     blocks = ((file, block) for file, path in enumerate(paths) for block in read_text_blocks(path, reading, advance))
-    workers = workers or available_cores()
+    workers = 1 if multiprocessing.current_process().daemon else workers or available_cores()
     if workers == 1 or (reading.tokenizer == "whitespace" and reading.text == "sentences"):
         yield from (_placed(numbered, *tokenize_block(numbered[1], reading)) for numbered in blocks)
         return

@@ -22,6 +22,6 @@ def machine_name(device: torch.device) -> str:
 
 def processor_name() -> str:
     """Return the name of the processor, or the machine type (such as arm64) if the name cannot be read."""
-    lines = _CPUINFO.read_text().splitlines() if _CPUINFO.exists() else []
+    lines = _CPUINFO.read_text(encoding="utf-8").splitlines() if _CPUINFO.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()

@@ -160,10 +160,11 @@ def build_index(
                 origins = origins.with_metadata_of(known)
             if known is None or not origins.is_same(known):
                 origins.replace_those_of(folder)
+            done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
+            del indexed, corpus, origins, known  # NFS and Windows remove no folder whose files are still mapped
             shutil.rmtree(work / NEW)
             if not any(work.glob(PARTS)) and not (work / TRAINED).exists():
                 (work / JOB).unlink(missing_ok=True)  # left by a kill after the last rename of `_complete`
-            done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
             return Built(folder, *done, _size_of(folder), time.perf_counter() - start, was_there=True)
         _find_work(work, job, folder, overwrite)
         num_kept = _embed_parts(embedder, indexed, work, weights, kind)
