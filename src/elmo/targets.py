@@ -22,7 +22,7 @@ MOST_ATTEMPTS = 1000
 """How often a lock is tried that other processes remove just when this one opens it."""
 
 _FULL = tuple(getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name))
-NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK)
+NO_LOCKS = tuple(getattr(errno, name) for name in ("ENOSYS", "EOPNOTSUPP", "ENOTSUP", "ENOLCK") if hasattr(errno, name))
 """Error numbers of file systems without locks, as on some clusters. There, users must keep processes apart."""
 
 

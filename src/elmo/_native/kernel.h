@@ -218,7 +218,7 @@ struct Kernels {
     void (*adam_rows)(const AdamRowsCall&, Range rows);
 };
 
-// What a compiler is too old for is left out, and the other kernels are built.
+// Kernels that a compiler is too old for are left out, and the others are built.
 #if defined(__x86_64__)
 extern const Kernels avx2, avx512, avx512_vnni;
 #if defined(__clang__) ? __clang_major__ >= 9 : __GNUC__ >= 10

@@ -68,13 +68,13 @@ class SeedFolders:
             raise ElmoError(f"{self.run}: is neither empty nor a run of several seeds; choose another one")
 
     def require_all_in(self, seeds: Sequence[int]) -> None:
-        """Refuse seeds that are trained already, but are not among the run's: its results would leave them out.
+        """Refuse a run that lacks seeds that are trained already: its results would replace theirs.
 
         Args:
             seeds: The seeds of the run.
 
         Raises:
-            ElmoError: If there is such a seed.
+            ElmoError: If there is such a trained seed.
         """
         for seed in started_seeds(self.run):
             if seed not in seeds and read_results(self.folder_of(seed)):

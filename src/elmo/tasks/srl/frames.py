@@ -27,7 +27,7 @@ NO_LEMMA = "-"
 """What the column of lemmas holds of a token that is no predicate."""
 
 _CELL = re.compile(r"(?:\(([^()*]+))?\*(\))?")
-_DOCUMENT = re.compile(r"#\s*(begin document \(|end document)")  # in full, as a sentence may have "#" for a token
+_DOCUMENT = re.compile(r"#\s*(begin|end) document\b")  # in full, as a sentence may have "#" for a token
 
 
 class FrameFormat(NamedTuple):
