@@ -143,10 +143,16 @@ def test_what_a_killed_run_has_started_is_stopped(queue: Queue) -> None:
     wait_for((queue.here / "stopped").exists)
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux, which tells in /proc that a run ended")
 def test_a_run_that_ends_while_the_queue_is_stopped_is_done(queue: Queue) -> None:
-    """The run itself stops the queue, and ends before the queue looks at it."""
-    queue.write({"name": "one", "command": "sh -c 'kill -TERM $PPID'"})
+    """The queue is suspended until the run has ended, and is then asked to stop."""
+    queue.write({"name": "one", "command": "sh -c 'echo $$ > new; mv new pid; kill -STOP $PPID'"})
     process = queue.start()
+    wait_for((queue.here / "pid").exists)
+    state = Path("/proc", (queue.here / "pid").read_text().strip(), "stat")
+    wait_for(lambda: state.read_text().split()[2] == "Z")
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM
     assert queue.state("one")["exit_code"] == 0
