@@ -254,7 +254,7 @@ def _paired(runs: Sequence[Run], name: str, kind: str) -> dict[str, tuple[list[f
     before, after = (next(run for run in runs if (run.data, run.kind) == (name, k)) for k in (BASELINE, kind))
     if [result.seed for result in before.results] != [result.seed for result in after.results]:
         return {}
-    scores = [run.all_scores("test") or run.all_scores("dev") for run in (before, after)]
+    scores = [_scores(run) for run in (before, after)]
     return {
         title: (scores[0][key], scores[1][key])
         for title, key in SCORES.items()
@@ -291,9 +291,14 @@ def _machines(runs: Sequence[Run]) -> str:
     return f"Other programs used the machines, too ({'; '.join(machines)})."
 
 
+def _scores(run: Run) -> Mapping[str, list[float]]:
+    """Return the scores of each seed on the test set, or on the dev set if there is no test set."""
+    return run.all_scores("test") or run.all_scores("dev")
+
+
 def _means(run: Run) -> list[float]:
     """Return the mean over seeds of each of `SCORES` that was measured."""
-    scores = run.all_scores("test") or run.all_scores("dev")
+    scores = _scores(run)
     return [statistics.mean(scores[key]) for key in SCORES.values() if key in scores]
 
 
@@ -350,7 +355,7 @@ def _epochs(run: Run) -> int:
 
 
 def _row(run: Run) -> Sequence[str]:
-    scores = run.all_scores("test") or run.all_scores("dev")
+    scores = _scores(run)
     return [
         *(mean_and_deviation(scores[key]) if key in scores else "" for key in SCORES.values()),
         str(len(run.results)),

@@ -15,8 +15,8 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.tasks import TASKS, get_task
@@ -179,7 +179,7 @@ NAMES = {
 }
 """The tasks, as the page calls them."""
 
-EXAMPLES = {
+UNITS = {
     "ner": "sentences",
     "sst": "phrases",
     "snli": "pairs",
@@ -241,43 +241,53 @@ def write_page(root: Path) -> str:
     notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if name in data)
     named = "; ".join(f"({number}) {machine}" for number, machine in enumerate(machines, 1))
     body = f"{rows}\nMachines: {named}.\n\n{_further_scores(runs)}"
-    units = ", ".join(f"{EXAMPLES[task]} of `{task}`" for task in dict.fromkeys(run.task for run in runs))
+    units = ", ".join(f"{UNITS[task]} of `{task}`" for task in dict.fromkeys(run.task for run in runs))
     units = textwrap.fill(f"- *Examples* are those of the training set: {units}.", 95, subsequent_indent="  ")
-    sizes = _sizes(runs, baselines, examples)
-    head = HEAD.replace("$summary", _summary(runs, baselines)).replace("$examples", units)
+    gains = _all_gains(runs, baselines)
+    sizes = _sizes(gains, examples)
+    head = HEAD.replace("$summary", _summary(gains)).replace("$examples", units)
     head = head.replace("$sizes\n\n", f"{sizes}\n" if sizes else "")
     return f"{head}{body}{WHY}{_papers_scores(runs)}## Data\n\n{notes}\n## Commands\n\n{COMMANDS_NOTE}\n\n{commands}"
 
 
-def _summary(runs: Iterable[Run], baselines: Mapping[str, Run]) -> str:
+class Gain(NamedTuple):
+    """A model with ELMo next to its baseline, both of which have test scores, and the share of errors it removes."""
+
+    run: Run
+    baseline: Run
+    share: float
+
+
+def _all_gains(runs: Iterable[Run], baselines: Mapping[str, Run]) -> list[Gain]:
+    """Return the gains of all runs that can be compared with a baseline."""
+    pairs = [(run, baselines[run.data]) for run in runs if run.kind != BASELINE and run.data in baselines]
+    scores = [(run, baseline, baseline.scores("test"), run.scores("test")) for run, baseline in pairs]
+    return [
+        Gain(run, baseline, 100 * error_reduction(spread(before)["mean"], spread(after)["mean"]))
+        for run, baseline, before, after in scores
+        if before and after
+    ]
+
+
+def _summary(gains: Sequence[Gain]) -> str:
     """Say how many errors ELMo removes, and in which tasks."""
-    shares: dict[str, dict[str, list[float]]] = {}
-    every_seed = True
-    for run in runs:
-        baseline = baselines.get(run.data, run)
-        if run is baseline or not (before := baseline.scores("test")) or not (after := run.scores("test")):
-            continue
-        share = 100 * error_reduction(spread(before)["mean"], spread(after)["mean"])
-        shares.setdefault(run.task, {}).setdefault(run.data, []).append(share)
-        every_seed &= share <= 0 or min(_gains(baseline, run), default=0) > 0
-    lists = {data: found for by_data in shares.values() for data, found in by_data.items()}
-    gained = {data: found for data, found in lists.items() if min(found) > 0}
+    failed = {gain.run.data for gain in gains if gain.share <= 0}
+    gained = [gain for gain in gains if gain.run.data not in failed]
     if not gained:
         return "No test score was higher with ELMo."
-    removed = list(chain.from_iterable(gained.values()))
+    every_seed = all(min(_points(gain.baseline, gain.run), default=0) > 0 for gain in gained)
     seeds = ", in every one of their seeds" if every_seed else ""
-    by_task = [f"{_range(_values(by_data))} in {NAMES[task]}" for task, by_data in shares.items()]
+    by_task = [
+        f"{_range([gain.share for gain in gained if gain.run.task == task])} in {NAMES[task]}"
+        for task in dict.fromkeys(gain.run.task for gain in gains)
+    ]
+    num_gained, num_sets = (len({gain.run.data for gain in each}) for each in (gained, gains))
     return textwrap.fill(
-        f"Test scores were higher with ELMo for {len(gained)} of {len(lists)} training sets{seeds}. There it removed "
-        f"{_range(removed)} of the baseline's errors ({', '.join(by_task)}). All seeds of a row share one biLM, so "
-        "chance in its pretraining is not counted.",
+        f"Test scores were higher with ELMo for {num_gained} of {num_sets} training sets{seeds}. There it removed "
+        f"{_range([gain.share for gain in gained])} of the baseline's errors ({', '.join(by_task)}). All seeds of a "
+        "row share one biLM, so chance in its pretraining is not counted.",
         95,
     )
-
-
-def _values(shares: Mapping[str, Sequence[float]]) -> list[float]:
-    """Return the shares of errors that were removed in a task, of all its data sets in which there were fewer."""
-    return [share for found in shares.values() for share in found if share > 0]
 
 
 def _range(shares: Sequence[float]) -> str:
@@ -287,24 +297,20 @@ def _range(shares: Sequence[float]) -> str:
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
-def _sizes(runs: Sequence[Run], baselines: Mapping[str, Run], examples: Mapping[str, int]) -> str:
+def _sizes(gains: Sequence[Gain], examples: Mapping[str, int]) -> str:
     """Return a table of the test scores by the size of the training set, for a task that was trained on several."""
-    varied = {_training_set(run) for run in runs if run.recipe["training"].get("share", 1) < 1}
-    found = [
-        (run, baseline)
-        for run in runs
-        if run.kind != BASELINE and _training_set(run) in varied and (baseline := baselines.get(run.data)) is not None
-    ]
+    varied = {_training_set(gain.run) for gain in gains if gain.run.recipe["training"].get("share", 1) < 1}
+    found = [gain for gain in gains if _training_set(gain.run) in varied]
     if not found:
         return ""
     rows = [
         f"| {examples.get(run.data, 0):,} | {_mean(baseline)} | {_mean(run)} | {_gain(baseline, run)} |\n"
-        for run, baseline in found
+        for run, baseline, _ in found
     ]
-    task = found[0][0].task
+    task = found[0].run.task
     return (
         f"With {NAMES[task]}, the size of the training set was varied (test {get_task(task).metric.upper()}):\n\n"
-        f"| {EXAMPLES[task]} to train on | without ELMo | with ELMo | fewer errors |\n|---|---|---|---|\n"
+        f"| {UNITS[task]} to train on | without ELMo | with ELMo | fewer errors |\n|---|---|---|---|\n"
         f"{''.join(rows)}"
     )
 
@@ -380,12 +386,12 @@ def _gain(baseline: Run, run: Run) -> str:
         return ""
     base, mean = spread(before)["mean"], spread(after)["mean"]
     points = f"{mean - base:+.2f}"
-    if len(gains := _gains(baseline, run)) == len(after) == len(before) > 1:
+    if len(gains := _points(baseline, run)) == len(after) == len(before) > 1:
         points += f" ± {spread(gains)['sd']:.2f}"
     return f"**{100 * error_reduction(base, mean):.1f} %** ({points})"
 
 
-def _gains(baseline: Run, run: Run) -> list[float]:
+def _points(baseline: Run, run: Run) -> list[float]:
     """Return the points that each seed gains on the test set, of those seeds that both models had."""
     before, after = (
         {result.seed: score for result, score in zip(one.results, one.scores("test"), strict=True)}

@@ -167,6 +167,7 @@ def map_arrays(path: Path) -> tuple[dict[str, AnyArray], dict[str, str]]:
 
 def _read_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
     """Return the facts about each tensor of a safetensors file, its metadata, and where the tensors begin in bytes."""
+    _require_little_endian(path)
     require_file(path)
     try:
         with path.open("rb") as file:
@@ -198,7 +199,6 @@ def _read_array(path: Path, file: BinaryIO, start: int, name: str, facts: dict[s
 
 def _type_of(path: Path, name: str, facts: dict[str, Any]) -> np.dtype[Any]:
     """Return the type of a tensor, and refuse one that is not read here."""
-    _require_little_endian(path)
     if facts["dtype"] not in _READ:
         raise ElmoError(f"{path}: tensor '{name}' is stored as {facts['dtype']}, which can't be read")
     return _READ[facts["dtype"]]

@@ -15,12 +15,16 @@ from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.files import write_all
 from elmo.targets import require_new_file
+from elmo.text.opening import COMPRESSED
 
 KEYED = ".kv"
 """The ending of files that gensim's `KeyedVectors.load` reads. All others are word2vec's text format."""
 
 
-OTHER_FORMATS = (".gz", ".xz", ".zst", ".zip", ".bin", ".model", ".h5", ".hdf5", ".npy", ".npz", ".parquet")
+BINARY = (".bin", ".model", ".npy", ".npz")
+"""Endings of files in which other programs keep word vectors, and which are not text."""
+
+_OTHER_FORMATS = (*COMPRESSED, *BINARY, ".zip", ".h5", ".hdf5", ".parquet")
 """Endings of formats that word vectors are not written in. A file of text must not have such a name."""
 
 
@@ -32,7 +36,7 @@ def require_word_vector_target(path: Path) -> None:
             format needs gensim, and that is not installed.
     """
     require_new_file(path)
-    if path.suffix.lower() in OTHER_FORMATS:
+    if path.suffix.lower() in _OTHER_FORMATS:
         raise ElmoError(f"{path}: word vectors are text (.txt or .vec) or gensim's ({KEYED}); name such a file")
     if path.suffix == KEYED:
         import_extra("gensim", f"a file that ends in {KEYED}")

@@ -23,7 +23,6 @@ from elmo.pretrain.processes import Processes
 from elmo.text.streams import Streams
 from elmo.training.checkpoint import (
     CheckpointVersionError,
-    fill,
     optimizer_tensors,
     read_checkpoint,
     require_shapes,
@@ -180,9 +179,10 @@ def resume_pretraining(
                 f"{folder}: is of a run that trains other parameters (freeze_bilm); start that run, or choose another "
                 "run folder"
             )
-        # Both are checked before anything is filled.
-        require_shapes(processes.shapes_of(rows), {name: saved[name] for name in saved.keys() & rows.keys()}, path)
-        fill(common, {name: saved[name] for name in saved.keys() - rows.keys()}, path)
+        shapes = {name: tensor.shape for name, tensor in common.items()}
+        require_shapes(shapes | processes.shapes_of(rows), saved, path)
+        for name, tensor in common.items():
+            tensor.copy_(saved[name])
         return progress
 
     progress = processes.on_first(read)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from elmo.errors import ElmoError
 from elmo.formats.files import read_tensors, write_all, write_tensors
-from elmo.training.checkpoint import fill, optimizer_tensors, read_checkpoint, write_checkpoint
+from elmo.training.checkpoint import optimizer_tensors, read_checkpoint, require_shapes, write_checkpoint
 
 CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "weights.safetensors"
 
@@ -82,7 +82,7 @@ def resume_task(
     except ElmoError as error:
         raise ElmoError(f"{error}; remove it to start from the beginning") from None
     for kind, wanted in (("model/", model.state_dict()), ("average/", averages)):
-        fill(wanted, {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}, path)
+        _fill(wanted, {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}, path)
     parameters = dict(model.named_parameters())
     for name, tensor in tensors.items():
         kind, _, rest = name.partition("/")
@@ -108,4 +108,11 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
 def put_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
     """Copy the weights that were read from `path` into a model of the same shape."""
-    fill(model.state_dict(), weights, path)
+    _fill(model.state_dict(), weights, path)
+
+
+def _fill(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy `tensors` into those of the model, `wanted`, which must have the same names and shapes."""
+    require_shapes({name: tensor.shape for name, tensor in wanted.items()}, tensors, path)
+    for name, tensor in wanted.items():
+        tensor.copy_(tensors[name])

@@ -326,19 +326,14 @@ def choose_for_files(
     if ids and sample is not None and given.get("text") != "conllu":
         sample = sample._replace(text="\n".join(line.partition("\t")[2] for line in sample.text.split("\n")))
     choice = choose_cut(own, None if sample is None else sample.text, encoding=encoding, **given)
-    if sample is None and choice.reading.tokenizer == "whitespace" and given.get("tokenizer") is None:
-        known = "whitespace" if own is None else own.tokenizer
-        if known != "whitespace" and choice.reading.text != "conllu" and any(map(_is_pipe, paths)):
-            choice = replace(choice, notes=(*choice.notes, _UNSEEN))
+    cuts = own is not None and own.tokenizer != "whitespace" and choice.reading.text != "conllu"
+    if cuts and given.get("tokenizer") is None and sample is None and any(Path(path).is_fifo() for path in paths):
+        choice = replace(choice, notes=(*choice.notes, _UNSEEN))
     if sample is not None and (note := note_on_layout(sample.text, choice.reading.text)) is not None:
         choice = replace(choice, notes=(*choice.notes, note))
     if not choice.notes and (note := unknown_note(own, vocabulary_file, sample, choice.reading)):
         choice = replace(choice, notes=(note,))
     return choice, paths[0] if sample is None else sample.path
-
-
-def _is_pipe(path: str) -> bool:
-    return Path(path).is_fifo()
 
 
 def _whole_lines(text: str) -> str:

@@ -17,8 +17,8 @@ LONGEST_WORD = 30
 _MARKUP = re.compile(r"\s*<(\?xml|!doctype|html|tei)\b", re.IGNORECASE)
 _WORD_LINE = re.compile(r"\d+(?:[-.]\d+)?(?:\t[^\t]*){9}")
 _JSON_LINE = re.compile(r"\s*\{.*\}\s*")
-_TAG = r"(?:O|[BIESLU]-\S+|[A-Z]{1,7}\$?)"
-_TAGGED_LINE = re.compile(rf"\S+(?:\t\S+)*\t{_TAG}|\S+(?: \S+)* (?:O|[BIESLU]-\S+)")
+_SPAN_TAG = r"(?:O|[BIESLU]-\S+)"
+_TAGGED_LINE = re.compile(rf"\S+(?:\t\S+)*\t(?:{_SPAN_TAG}|[A-Z]{{1,7}}\$?)|\S+(?: \S+)* {_SPAN_TAG}")
 _END = re.compile(r"[.!?…:。！？।؟][\"'”’»)\]]*(?:\s*</S>)?\s*\Z")
 _INNER_END = re.compile(r"[^\W\d_]{2} ?[.!?][\"'”’»)\]]*\s+[\"'“‘«(]*([^\W\d_])")
 

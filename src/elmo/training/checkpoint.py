@@ -71,13 +71,6 @@ def require_shapes(shapes: Mapping[str, torch.Size], tensors: Mapping[str, Tenso
             )
 
 
-def fill(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy the tensors of a file into those of a training, in place. They must have the same names and shapes."""
-    require_shapes({name: tensor.shape for name, tensor in wanted.items()}, tensors, path)
-    for name, tensor in wanted.items():
-        tensor.copy_(tensors[name])
-
-
 def read_checkpoint(path: Path, kind: type[P]) -> tuple[dict[str, Tensor], P]:
     """Read a checkpoint.
 

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
+from elmo.formats.word_vectors import BINARY, KEYED
 from elmo.tasks.common.modules import UNKNOWN, WordEmbedding
 from elmo.tasks.recipe import WordsConfig
 from elmo.text.decoding import read_lines
 
-_BINARY = (".bin", ".kv", ".npy", ".npz", ".model")
 _OF_NUMBERS = b"0123456789.+-eE "
 """All characters that numbers and the blanks between them consist of."""
 
@@ -188,7 +188,7 @@ def _require_width(config: WordsConfig) -> list[int]:
 
 def _entries(path: str | Path) -> Iterator[_Entry]:
     """Yield the lines of a file, at least one. All have the same width and hold nothing but finite numbers."""
-    if Path(path).suffix.lower() in _BINARY:
+    if Path(path).suffix.lower() in (*BINARY, KEYED):
         raise ElmoError(
             f"{path}: is binary by its name; word vectors are read from text with a word and its numbers on each line, "
             "as gensim's save_word2vec_format writes it"
