@@ -65,10 +65,11 @@ def test_sizes_at_which_neither_model_learns_give_no_verdict(page: ModuleType) -
     epochs = Table("Epochs", "epochs", [p.BEST_EPOCH, p.PASSED_IN], {})
     finding = Finding("efficiency", "x", "m", False, [Table("NER", "F1", columns, here), epochs], {})
     better, largest, *_ = page.efficiency(finding)
-    assert better.verdict == largest.verdict == "**agrees**: NER: neither learns, neither learns, +38.5, +8.2"
+    assert better.verdict == "**agrees**: NER: neither learns, neither learns, +38.5, +8.2, the least +8.2"
+    assert largest.verdict == "**agrees**: NER: +38.5 and +8.2"
     here[WITH]["10 %, 339"] = 0.9
     better, largest, *_ = page.efficiency(finding)
-    assert better.verdict == "**agrees**: NER: neither learns, neither learns, neither learns, +8.2"
+    assert better.verdict == "**agrees**: NER: neither learns, neither learns, neither learns, +8.2, the least +8.2"
     assert largest.verdict == "no figures to compare"
 
 

@@ -257,10 +257,11 @@ def efficiency(finding: Finding) -> list[Claim]:
         shown = ", ".join("neither learns" if gain is None else f"{gain:+.1f}" for gain in gains)
         known = [gain for gain in gains if gain is not None]
         if known:
-            better.append(Case(table.title, shown, Verdict.of(min(known), chance)))
+            better.append(Case(table.title, f"{shown}, the least {min(known):+.1f}", Verdict.of(min(known), chance)))
         if len(known) > 1 and gains[-1] is not None:
             *parts, whole = known
-            largest.append(Case(table.title, shown, Verdict.of(sum(parts) / len(parts) - whole, chance)))
+            mean = sum(parts) / len(parts)
+            largest.append(Case(table.title, f"{mean:+.1f} and {whole:+.1f}", Verdict.of(mean - whole, chance)))
         if len(gains) > 2 and table.title == p.TASK_NAMES["srl"]:
             one, ten = with_elmo[-3], without[-2]
             tenth.append(Case(table.title, f"{one:.1f} and {ten:.1f}", Verdict.of(one - ten + chance)))
@@ -375,7 +376,7 @@ def summary(findings: Mapping[str, Finding], claims: Mapping[str, Sequence[Claim
         "hold here in all cases": whole,
         "hold in some cases": partly,
         "hold in no case": len(measured) - whole - partly - level,
-        "are level, so that nothing can be said": level,
+        "are level (see below), so that nothing can be said": level,
     }
     table = "".join(f"| {name} | {number} |\n" for name, number in rows.items())
     text = f"We tested {len(measured)} statements of the paper:\n\n| | statements |\n|---|---|\n{table}\n"

@@ -79,7 +79,7 @@ comparison. Its biLM is the package's `en`.)
 The Gothic taggers without ELMo were trained before `known_lemma_bonus` was added to the
 recipe. That key only affects prediction, so they were scored with it afterwards.
 
-*LiBERTus* is a transformer (RoBERTa) pretrained from random weights on the thirteen
+*LiBERTus* is a transformer (RoBERTa) pretrained from scratch on the thirteen
 training sets of SIGTYP 2024, with spaCy's tagger. Its scores are those of its model
 cards. *hu_core_news_md* is HuSpaCy's model, whose vectors are of a web corpus of
 billions of words, with its published scores.
@@ -91,7 +91,7 @@ billions of words, with its published scores.
 """
 
 FIGURES = (
-    "Figures are percentages of words, as the CoNLL 2018 script counts them when the words are given: the mean "
+    "Figures are percentages of words, as the CoNLL 2018 script counts them with gold tokenization: the mean "
     "and the standard deviation over seeds of the tagger. They are for the test set where there is one, and "
     "otherwise for the validation set, as for the four old languages. That set also chose the epoch and the step "
     "of the biLM that was kept. For some of them, [earlier trainings](lab-notes.md#which-lemma-is-right-one-that-was-"
@@ -223,7 +223,7 @@ def _summary(runs: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[st
             items.append(_beyond_chance(dict(zip(mean_of, found, strict=True))))
     if leads:
         items.append(
-            f"LiBERTus is a transformer pretrained from random weights on such texts. {_share(leads)} of its scores "
+            f"LiBERTus is a transformer pretrained from scratch on such texts. {_share(leads)} of its scores "
             f"are lower than those of the tagger with ELMo (by {statistics.mean(leads):.1f} points on average), and "
             f"{_share(plain_leads).lower()} are lower than those of the tagger without ELMo (by "
             f"{statistics.mean(plain_leads):.1f})."

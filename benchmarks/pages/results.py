@@ -64,10 +64,10 @@ a file of pairs with their sources, which no script collects.
 $examples
 - *Dev* and *test* are the mean and the standard deviation over seeds, with the weights of the
   epoch that was best on the dev set. Each seed is a training of its own.
-- *Fewer errors* is the share of the baseline's errors that ELMo removes. An error is what a
-  score lacks to 100, for F1, too. The points gained follow. Their deviation is that of the gain
+- *Error reduction* is the share of the baseline's errors that ELMo removes, where the error is 100
+  minus the score, for F1 as well. The points gained follow. Their deviation is that of the gain
   over the seeds that both models had.
-- *In the paper* is that share by the paper's Table 1, on the paper's data.
+- *In the paper* is the same (relative) reduction by the paper's Table 1, on the paper's data.
 - *Minutes* are those of the shortest and the longest training of a seed on the machines of the
   last column, without computing cached ELMo vectors. They are rough even on the same machine, since
   other programs ran at the same time.
@@ -91,7 +91,7 @@ $examples
 `benchmarks/experiments/paper_tasks.py` trained the models, and `benchmarks/pages/results.py`
 wrote this page. The options in the commands show what differs from the published recipes.
 
-| data | task | examples | | score | dev | test | fewer errors | in the paper | seeds | minutes | machine |
+| data | task | examples | | score | dev | test | error reduction | in the paper | seeds | minutes | machine |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 """
 
@@ -120,11 +120,11 @@ following, task by task:
 - **Roles.** On all of PropBank, ELMo removes 17.4 % of the errors. The paper has 17.2 %, with
   other data, a larger model, and a baseline of 81.4 instead of 67.4. With ELMo, the model is
   better after three of its twelve epochs [than the baseline ever
-  is](lab-notes.md#propbank-with-three-seeds-as-many-errors-fewer-as-in-the-paper). ELMo is worth
+  is](lab-notes.md#propbank-with-three-seeds-the-error-reduction-of-the-paper). ELMo is worth
   about [5.6 times as many examples](lab-notes.md#roles-from-a-hundredth-of-propbank-and-from-a-tenth)
-  where there is a hundredth of PropBank, and 3.9 times where there is a tenth. This is read off
-  the baseline's curve, as straight lines over the logarithm of the size; the whole was trained
-  for four times as many steps as its parts.
+  where there is a hundredth of PropBank, and 3.9 times where there is a tenth. This is
+  interpolated linearly between the baseline's scores, over the logarithm of the size; the whole was
+  trained for four times as many steps as its parts.
 - **Coreference.** On LitBank, both models have [stopped rising after fifteen of twenty
   epochs](lab-notes.md#litbank-with-three-seeds-to-the-end-of-its-curve). Three quarters of its
   clusters are a single mention. Such a model never predicts these, so they count as errors
@@ -132,11 +132,11 @@ following, task by task:
   points, 5.4 % of the errors. OntoGUM is annotated as the paper's data are, and there ELMo
   removes 8.7 % of the errors (9.8 % in the paper). After nine of twenty epochs, the model with ELMo
   is [better than the baseline ever
-  is](lab-notes.md#ontogum-with-three-seeds-nearly-as-many-errors-fewer-as-in-the-paper). Both still
+  is](lab-notes.md#ontogum-with-three-seeds-nearly-the-error-reduction-of-the-paper). Both still
   improve at the end.
 - **Questions.** In each of the three seeds, the model with ELMo is better after four of six
   epochs [than the baseline ever
-  is](lab-notes.md#squad-in-six-epochs-a-seventh-of-the-errors-fewer). It removes 13.4 % of the
+  is](lab-notes.md#squad-in-six-epochs-a-seventh-fewer-errors). It removes 13.4 % of the
   errors (24.9 % in the paper). Both models still improve at the end, and the difference between
   them still shrinks. [Three models with ELMo](lab-notes.md#questions-answered-by-three-models-together)
   that predict together gain 0.7 points over the best of them (after three epochs).
@@ -152,7 +152,7 @@ following, task by task:
   set itself teaches. Other places for ELMo, other penalties and other dropouts [did not change
   that](lab-notes.md#entailment-with-elmo-other-places-penalties-and-dropouts).
 
-Compare these shares with the paper's for their order only. The paper's biLM is 14 times as
+Compare these shares with the paper's by their rank only. The paper's biLM is 14 times as
 large, read 769 million tokens ten times, and was in most cases fine-tuned on the text of the
 task, which ours was not. The paper's baselines have word vectors from far more text than ours,
 and were trained to their end. So the two shares are of different errors.
@@ -166,8 +166,9 @@ number of models is given; those of NER, SNLI and SST-5 with ELMo are means over
 test data as here, but our models were trained too briefly to compare their scores with these."""
 
 COMMANDS_NOTE = """\
-Folders are left out: each training had its own `--out`. If a key is set twice, the last value counts. The commands are
-in the order of the table's rows, and `en` is the version of the model that the row names. `bilm` is `es-1M`."""
+Names of folders are shortened: each training had its own `--out`. If a key is set twice, the last value counts. The
+commands are in the order of the table's rows, and `en` is the version of the model that the row names. `bilm` is
+`es-1M`."""
 
 NAMES = {
     "ner": "names",
@@ -279,20 +280,19 @@ def _summary(gains: Sequence[Gain]) -> str:
     seeds = ", in every one of their seeds" if every_seed else ""
     by_task = [
         f"{_range([gain.share for gain in gained if gain.run.task == task])} in {NAMES[task]}"
-        for task in dict.fromkeys(gain.run.task for gain in gains)
+        for task in dict.fromkeys(gain.run.task for gain in gained)
     ]
+    none = f" It removed none in {', '.join(f'`{data}`' for data in sorted(failed))}." if failed else ""
     num_gained, num_sets = (len({gain.run.data for gain in each}) for each in (gained, gains))
     return textwrap.fill(
         f"Test scores were higher with ELMo for {num_gained} of {num_sets} training sets{seeds}. There it removed "
-        f"{_range([gain.share for gain in gained])} of the baseline's errors ({', '.join(by_task)}). All seeds of a "
-        "row share one biLM, so chance in its pretraining is not counted.",
+        f"{_range([gain.share for gain in gained])} of the baseline's errors ({', '.join(by_task)}).{none} All seeds "
+        "of a row share one biLM, so chance in its pretraining is not counted.",
         95,
     )
 
 
 def _range(shares: Sequence[float]) -> str:
-    if not shares:
-        return "none"
     low, high = f"{min(shares):.1f}", f"{max(shares):.1f}"
     return f"{low} %" if low == high else f"{low} to {high} %"
 
@@ -310,7 +310,7 @@ def _sizes(gains: Sequence[Gain], examples: Mapping[str, int]) -> str:
     task = found[0].run.task
     return (
         f"With {NAMES[task]}, the size of the training set was varied (test {get_task(task).metric.upper()}):\n\n"
-        f"| {UNITS[task]} to train on | without ELMo | with ELMo | fewer errors |\n|---|---|---|---|\n"
+        f"| {UNITS[task]} to train on | without ELMo | with ELMo | error reduction |\n|---|---|---|---|\n"
         f"{''.join(rows)}"
     )
 

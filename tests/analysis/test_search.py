@@ -164,7 +164,7 @@ def test_one_and_several_words_can_be_compared(model: Embedder, tmp_path: Path) 
     for options in ({}, {"ignore_case": True}):
         twice = index.find_neighbors("York", ["Old", "York"], among=["New York", "Paris", "New York"], **options)
         assert (twice.num_uses, len(twice.uses)) == (3, 3)
-    with pytest.raises(ElmoError, match="all runs of several words can't be compared in an index; search the text"):
+    with pytest.raises(ElmoError, match="all sequences of several words can't be compared in an index; search the"):
         index.find_neighbors("New York", any_word=True)
 
 
@@ -435,7 +435,7 @@ def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) ->
         ({"word": "She"}, "the index has no use of 'She'; is its text tokenized"),
         ({"word": "She", "among": ["Park"]}, r"no use of 'Park'; .* \(there is 'park': ignore case"),
         ({"top": 0}, "top: 0 is not positive"),
-        ({"any_word": True, "among": ["a"]}, "any_word and among exclude each other"),
+        ({"any_word": True, "among": ["a"]}, "any_word and among can't be used together"),
         ({"tags": ["NN"]}, "the index has no parts of speech; build it from tagged text"),
         ({"tags": ["X"], "tagged": "upos"}, r"the index has no tag 'X'; it has .*NOUN"),
         ({"tags": ["VERB"], "among": ["a"], "tagged": "upos"}, "no use of 'a' tagged .*VERB"),

@@ -64,11 +64,11 @@ def test_a_large_file_is_announced(elmo: Run, folder: Path, monkeypatch: pytest.
     monkeypatch.setattr("elmo.cli.embed.LARGE", 600.0)
     code, out, err = elmo("model", "text.txt", "a.npz", "--tokenizer", "whitespace")
     assert (code, " MB in " in out) == (0, True)
-    assert "a.npz: about 10 tokens will take 0.0 GB; --layers mean takes one of the 3 layers' space, --dtype" in err
+    assert "a.npz: about 10 tokens will take 0.0 GB; --layers mean takes 1/3 of the space, --dtype" in err
     _, _, err = elmo("model", "text.txt", "b.npz", "--tokenizer", "whitespace", "--layers", "mean")
     assert "will take" not in err
     _, out, err = elmo("model", "text.txt", "c.npz", "--tokenizer", "whitespace", "--dtype", "float16", "--json")
-    assert err.endswith("about 10 tokens will take 0.0 GB; --layers mean takes one of the 3 layers' space\n")
+    assert err.endswith("about 10 tokens will take 0.0 GB; --layers mean takes 1/3 of the space\n")
     assert json.loads(out)["num_bytes"] == (folder / "c.npz").stat().st_size
 
 

@@ -39,7 +39,7 @@ def test_a_language_as_json(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys
     (model,) = json.loads(out)["models"]
     assert (code, err) == (0, "")
     assert (model["name"], model["language"], model["is_cached"]) == ("nlpl:162", "Latin", False)
-    assert model["alive"] == "unknown (not tried from the build machine)"
+    assert model["alive"] == "unknown (not tried yet)"
     assert set(model) >= {"size", "tokens", "license", "files", "sources"}
 
 

@@ -82,7 +82,10 @@ def test_json_has_all_uses_and_reading_options_apply_to_the_query(elmo: Run) -> 
             ["--word", "play", "--in", "A play .", "--layer", "2.5"],
             "'2.5' is none of top, mean, token, a layer's number",
         ),
-        (["--word", "play", "--in", "A play .", "--format", "csv", "--json"], "elmo: --format and --json exclude each"),
+        (
+            ["--word", "play", "--in", "A play .", "--format", "csv", "--json"],
+            "elmo: --format and --json can't be used together",
+        ),
         (["--word", "a play", "--in", "A new play ."], "elmo: the phrase 'a play' is not among the tokens of"),
         (["--word", "play new"], "cased like the word? (all its words are there, but do not follow one another)"),
         (["--word", "a play", "--in", "A play.", "--tokenizer", "whitespace"], "'A play.' (there is 'A': ignore case"),
@@ -176,7 +179,7 @@ def test_several_words_are_searched_and_shown_together(elmo: Run) -> None:
     assert (row["left"], row["word"], row["right"]) == ("They saw a", "new play", "on Broadway .")
     found = json.loads(elmo(*query, "--json")[1])
     assert [(use["position"], use["length"]) for use in (found, *found["uses"])] == [(1, 2), (3, 2)]
-    assert elmo(*query, "--any-word")[1].endswith("10 nearest of 19 runs of 2 words in 5 sentences\n")
+    assert elmo(*query, "--any-word")[1].endswith("10 nearest of 19 sequences of 2 words in 5 sentences\n")
     assert elmo("text.txt", "--word", "the park")[1].startswith("The mean of 1 use of the park\n")
 
 
@@ -230,7 +233,7 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
         (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among, --tag and --where need an index"),
         (["text.txt", "t.index", *query[1:]], "elmo: t.index: is an index, which can't be searched together with text"),
         ([*query, "--encoding", "latin-1"], "elmo: --encoding has no effect on t.index, whose text was read when it"),
-        ([*query[:3], "--any-word", "--among", "a"], "elmo: --any-word and --among exclude each other; leave one out"),
+        ([*query[:3], "--any-word", "--among", "a"], "elmo: --any-word and --among can't be used together; leave"),
         ([*query, "--tag", "X"], "elmo: the index has no tag 'X'; it has DET, NOUN, PRON, PUNCT, VERB"),
     ):
         code, out, err = elmo(*arguments)

@@ -69,10 +69,10 @@ def test_vocabulary_file(text, tmp_path):
     (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nplay\nnew\n")
     run(tmp_path / "corpus", text, "--vocabulary", tmp_path / "vocabulary.txt")
     (tmp_path / "counted.txt").write_text("<S>\n</S>\n<UNK>\nplay\t120\nnew\t7\n")
-    with pytest.raises(ElmoError, match=r"counted\.txt: 'play\\t120' is no word; give one on each line"):
+    with pytest.raises(ElmoError, match=r"counted\.txt: 'play\\t120' is not a word; give one on each line"):
         run(tmp_path / "counts", text, "--vocabulary", tmp_path / "counted.txt")
     (tmp_path / "blank.txt").write_text("<S>\n</S>\n<UNK>\nplay\n\n")
-    with pytest.raises(ElmoError, match=r"blank\.txt: '' is no word; give one on each line"):
+    with pytest.raises(ElmoError, match=r"blank\.txt: '' is not a word; give one on each line"):
         run(tmp_path / "blank", text, "--vocabulary", tmp_path / "blank.txt")
     assert Corpus.open(tmp_path / "corpus").vocabulary().words[3:] == ("play", "new")
 

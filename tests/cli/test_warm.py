@@ -184,7 +184,7 @@ def test_a_damaged_file_is_replaced_or_removed(elmo: Run, with_words: Path, opti
         (["model"], "elmo: a warm state is a mean over a text; name the text, or pass --types for the vectors of"),
         (["model", "--types"], "elmo: model: has no vocabulary; name a text whose words are to be stored\n"),
         (["model", "nowhere.txt", "--types", "float16"], "elmo: nowhere.txt: no such file\n"),
-        (["model", "--types", "--no-types"], "elmo: --types and --no-types exclude each other; pass only one of them"),
+        (["model", "--types", "--no-types"], "elmo: --types and --no-types can't be used together; leave one out"),
         (["model", "text.txt", "--no-types"], "elmo: --no-types reads no text; leave out TEXT\n"),
         (["model", "text.txt", "--max-types", "3"], "elmo: --max-types says how many words --types stores; pass"),
         (

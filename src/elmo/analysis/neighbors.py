@@ -115,7 +115,8 @@ def find_neighbors(
         top: The number of uses, and of words, to return.
         layer: Any choice of layers that gives one vector per token.
         ignore_case: Whether "Play" matches "play".
-        any_word: Whether to search the uses of all words, or all runs of as many words, instead of those of `word`.
+        any_word: Whether to search the uses of all words, or all sequences of as many words, instead of those of
+            `word`.
 
     Raises:
         ElmoError: If the query or the text does not contain the word, or if there is no query and all words are to be
@@ -354,7 +355,7 @@ def excerpt(tokens: Sequence[str], position: int, context: int, length: int = 1)
 
 
 def run_vectors(vectors: NDArray[np.float32], starts: Sequence[int], length: int) -> NDArray[np.float32]:
-    """Return the vectors (N, D), of length 1, of runs of tokens, given those of all tokens (T, D).
+    """Return the vectors (N, D), of length 1, of sequences of tokens, given those of all tokens (T, D).
 
     Each is in the direction of the mean of the vectors of `length` tokens from one of `starts` (N,) on, each scaled to
     length 1.

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     "--between",
     nargs=2,
     metavar="PERIOD PERIOD",
-    help="Rank words by their change between these two periods (1700-1799 for 1700–1799); by default the first and the "
-    "last.",
+    help="Rank words by their change between these two periods, by default the first and the last. A hyphen may "
+    "stand for the dash of 1700–1799.",
 )
 @click.option(
     "--min-count",

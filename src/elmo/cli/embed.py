@@ -200,7 +200,7 @@ def _note_on_size(
     size = num_tokens * num_layers * embedder.width * (2 if is_half else 4)
     if size < LARGE:
         return None
-    ways = [] if layers != "all" else [f"--layers mean takes one of the {num_layers} layers' space"]
+    ways = [] if layers != "all" else [f"--layers mean takes 1/{num_layers} of the space"]
     ways += [] if is_half else ["--dtype float16 half"]
     advice = f"; {', '.join(ways)}" if ways else ""
     return f"about {num_tokens:,.0f} tokens will take {size / 1e9:,.1f} GB{advice}"

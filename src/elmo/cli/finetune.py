@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Change one key of the training settings. May be repeated. Options such as --epochs win over it.",
+    help="Change one key of the training settings. May be repeated. Options such as --epochs take precedence.",
 )
 @device_option
 @text_options

@@ -83,8 +83,8 @@ SHOWN_TOKENS = 15
 @click.option(
     "--any-word",
     is_flag=True,
-    help="Search the uses of all words, not only those of WORD. For several words: all runs of as many words, which "
-    "needs a TEXT.",
+    help="Search the uses of all words, not only those of WORD. For several words: all sequences of that many "
+    "words, which needs a TEXT.",
 )
 @click.option(
     "--among",
@@ -163,9 +163,9 @@ def command(
     from elmo.text.tokenizers import get_tokenizer
 
     if as_json and is_given("form"):
-        raise ElmoError("--format and --json exclude each other; leave one out")
+        raise ElmoError("--format and --json can't be used together; leave one out")
     if any_word and among:
-        raise ElmoError("--any-word and --among exclude each other; leave one out")
+        raise ElmoError("--any-word and --among can't be used together; leave one out")
     if sentence is None and is_given("occurrence"):
         raise ElmoError("--occurrence is for a sentence; name one with --in")
     wanted = parse_wanted(where)
@@ -222,8 +222,8 @@ def command(
         _print_lists(found)
     what = counted(found.num_uses, "use")
     if any_word:
-        length = found.length
-        what = counted(found.num_uses, "word") if length == 1 else f"{counted(found.num_uses, 'run')} of {length} words"
+        one = "word" if found.length == 1 else "sequence"
+        what = counted(found.num_uses, one) + ("" if found.length == 1 else f" of {found.length} words")
     mean = f", compared with the {_mean_of(found)}" if found.num_averaged else ""
     print_result(
         f"{len(found.uses)} nearest of {what} in {counted(found.num_sentences, 'sentence')}{mean}",

@@ -94,7 +94,7 @@ def command(
     words = vocabulary.words if vocabulary else ()
     strange = next((word for word in words if not word.strip() or " " in word or "\t" in word), None)
     if strange is not None:
-        raise ElmoError(f"{vocabulary_file}: {strange!r} is no word; give one on each line, without its count")
+        raise ElmoError(f"{vocabulary_file}: {strange!r} is not a word; give one on each line, without its count")
     paths = expand(inputs)
     text = text or layout_by_name(paths)
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:

@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     "--from",
     "start",
     metavar="MODEL",
-    help="Start from the weights of MODEL instead of random ones. Name the recipe that it was trained with, too. It "
-    "needs CORPUS's vocabulary.",
+    help="Start from the weights of MODEL instead of random ones. Name the recipe that it was trained with, too. "
+    "CORPUS must have its vocabulary.",
 )
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Change one key of the recipe. May be repeated. Options such as --max-steps win over it.",
+    help="Change one key of the recipe. May be repeated. Options such as --max-steps take precedence.",
 )
 @click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Stop after this many steps.")
 @click.option(

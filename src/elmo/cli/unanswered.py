@@ -39,7 +39,7 @@ def layout_of(task: Task[Any, Any, Any], path: str) -> str:
     if kind == ".conllu" and "conllu" not in task.layouts:
         raise ElmoError(
             f"{path}: is CoNLL-U by its name, which {task.name} does not read; give plain text, or pass --text plain "
-            "if it is that"
+            "if the file holds plain text"
         )
     return next((known for known in task.layouts if kind == f".{known}"), PLAIN)
 

@@ -96,7 +96,7 @@ def command(
     from elmo.text.reading import expand
 
     if storage and no_types:
-        raise ElmoError("--types and --no-types exclude each other; pass only one of them")
+        raise ElmoError("--types and --no-types can't be used together; leave one out")
     if is_given("max_types") and not storage:
         raise ElmoError("--max-types says how many words --types stores; pass --types, too")
     if no_types:

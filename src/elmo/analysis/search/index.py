@@ -36,7 +36,7 @@ ROWS = 1 << 13
 """Number of word vectors that are multiplied at once."""
 
 RUNS_AT_ONCE = 1 << 16
-"""Number of runs of several words whose vectors are in memory at once."""
+"""Number of sequences of several words whose vectors are in memory at once."""
 
 Run = tuple[int, int]
 """The number of a token, and how many tokens from it on are meant."""
@@ -183,11 +183,13 @@ class ContextIndex:
         """
         require_positive("top", top)
         if any_word and among:
-            raise ElmoError("any_word and among exclude each other; choose one")
+            raise ElmoError("any_word and among can't be used together; leave one out")
         sentence = None if query is None else tuple(query)
         words = words_of(word)
         if any_word and len(words) > 1:
-            raise ElmoError("all runs of several words can't be compared in an index; search the text itself for them")
+            raise ElmoError(
+                "all sequences of several words can't be compared in an index; search the text itself for them"
+            )
         position = 0 if sentence is None else position_of(sentence, words, ignore_case, occurrence)
         phrases = [] if any_word else [words_of(each) for each in among] or [words]
         # A phrase that is given twice is still searched once.
@@ -265,7 +267,7 @@ class ContextIndex:
     def _run_blocks(
         self, starts: NDArray[np.int64], length: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield the vectors of runs of `length` tokens, some at a time: their first tokens (N,), vectors (N, D)."""
+        """Yield the first tokens (N,) of sequences of `length` tokens and their vectors (N, D), some at a time."""
         for first in range(0, len(starts), RUNS_AT_ONCE):
             some = starts[first : first + RUNS_AT_ONCE]
             yield some, unit(self.store.runs(some, length))
