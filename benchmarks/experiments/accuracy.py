@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo import _native, formats
+from elmo.analysis import Tagged, read_conllu
 from elmo.analysis.pos import LinearProbe, all_tags, embed_tokens, fit_probe, most_frequent_tag
-from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.embed import Embedder
 from elmo.embed.engine import Precision
 from elmo.formats.model import Model
@@ -159,7 +159,7 @@ def main() -> None:
     parts = [read_conllu(path) for path in arguments.pos or ()]
     if parts and arguments.quick:
         parts[0] = parts[0][:QUICK_SENTENCES]
-    text: Text = first_sentences((sentence.tokens for sentence in parts[1]), num_tokens) if parts else []
+    text: Text = first_sentences((list(sentence.tokens) for sentence in parts[1]), num_tokens) if parts else []
     results: list[dict[str, Any]] = []
     for size in sizes:
         torch.manual_seed(0)

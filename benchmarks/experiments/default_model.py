@@ -33,9 +33,9 @@ from typing import Any
 from ngram import measure as measure_ngram
 
 from elmo import formats
+from elmo.analysis import Tagged, read_conllu
 from elmo.analysis.pos import most_frequent_tag
 from elmo.analysis.senses import gather_uses, nearest_uses, plot_uses, sense_label, separation
-from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.analysis.typos import evaluate_typos
 from elmo.analysis.wsd import Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses

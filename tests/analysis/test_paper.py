@@ -27,12 +27,13 @@ from elmo.analysis.paper.finding import (
 )
 from elmo.analysis.pictures import draw_shares, new_figure, save_figure
 from elmo.analysis.pos import most_frequent_tag, probe_pos
-from elmo.analysis.tagged import Tagged, read_conll2000
+from elmo.analysis.tagged import read_conll2000
 from elmo.analysis.wsd import Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import StaticVectors
+from elmo.text.columns import Tagged
 
 TABLE = Table(
     "Scores",

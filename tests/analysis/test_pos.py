@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from elmo.analysis.pos import all_tags, embed_tokens, fit_probe, most_frequent_tag, probe_pos
-from elmo.analysis.tagged import Tagged, read_conllu, read_tagged
+from elmo.analysis.tagged import read_conllu, read_tagged
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
+from elmo.text.columns import Tagged
 
 CONLLU = """\
 # sent_id = 1

@@ -265,6 +265,9 @@ def test_columns_of_word_and_tag_are_read(tmp_path: Path) -> None:
         ((0, 2), (["#", "play"], ["NOUN", "VERB"])),
         ((0, 6), (["again"], ["ADV"])),
     ]
+    # Lines that separate documents, as in CoNLL-2003, are not text.
+    (tmp_path / "text").write_text("-DOCSTART-\t-X-\tO\n\nplay\tVERB\tO\n", encoding="utf-8")
+    assert list(read_tagged([tmp_path / "text"], "columns")) == [((0, 3), (["play"], ["VERB"]))]
 
 
 @pytest.mark.parametrize(

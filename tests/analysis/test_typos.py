@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import make_words
 from elmo import formats
 from elmo.analysis.pos import accuracy, all_tags, most_frequent_tag, probe_pos
-from elmo.analysis.tagged import Tagged, read_conllu
+from elmo.analysis.tagged import read_conllu
 from elmo.analysis.typos import KEY_ROWS, WORDS_ONLY, evaluate_typos, fit_word_tagger, with_typos
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
+from elmo.text.columns import Tagged
 
 WORDS = ["playing", "parks", "Broadway", "eeee", "straße", "пример"]
 STAY = ["the", "B2B1", "e-mail", "2018", "Ünö", "...", "don't", "", "http://example.com"]

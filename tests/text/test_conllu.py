@@ -11,14 +11,14 @@ WORD = "3\tman's\tman\tNOUN\tNN\tNumber=Sing\t0\troot\t_\tSpaceAfter=No"
 
 
 def test_a_word_has_ten_columns() -> None:
-    columns = split_word(WORD, "a, line 1")
+    columns = split_word(WORD, "a, line 1", 3)
     assert columns is not None
     assert dict(zip(CONLLU, columns, strict=True))["lemma"] == "man"
 
 
 @pytest.mark.parametrize("line", ["# text = 1\t2", "#", "1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_", "8.1\twent"])
 def test_other_lines_hold_no_word(line: str) -> None:
-    assert split_word(line, "a, line 1") is None
+    assert split_word(line, "a, line 1", 3) is None
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_file_is_recognized_by_the_end_of_its_name(name: str, is_it: bool) -> 
 
 
 def test_a_comment_may_have_tabs() -> None:
-    assert split_word("#" + "\ta" * 9, "a, line 1") is None
+    assert split_word("#" + "\ta" * 9, "a, line 1", 3) is None
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,10 @@ def test_a_comment_may_have_tabs() -> None:
         (WORD.replace("\t", " "), "a, line 1: 1 column between tabs; CoNLL-U has 10"),
         (f"{WORD}\t_", "a, line 1: 11 columns between tabs; CoNLL-U has 10"),
         (f"x{WORD}", "a, line 1: 'x3' is not the number of a word"),
+        (f"4{WORD[1:]}", "a, line 1: the word has the number 4; expected 3$"),
+        (f"1{WORD[1:]}", "the number 1; expected 3; if a sentence begins here, put a blank line before it$"),
     ],
 )
 def test_broken_lines_are_refused(line: str, says: str) -> None:
     with pytest.raises(ElmoError, match=says):
-        split_word(line, "a, line 1")
+        split_word(line, "a, line 1", 3)

@@ -72,6 +72,7 @@ def test_conllu_keeps_ids_and_places(tmp_path: Path) -> None:
     [
         ("1\ta", "line 9: 2 columns between tabs; CoNLL-U has 10"),
         ("1\t \t" + "\t".join("_" * 8), "line 9: the word is"),
+        ("1\tsa\t" + "\t".join("_" * 8), "line 10: the word has the number 1; expected 2"),
     ],
 )
 def test_bad_lines_of_conllu_are_named(tmp_path: Path, monkeypatch, line: str, says: str) -> None:

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from elmo.analysis.pos import LinearProbe, fit_probe, probe_pos
     from elmo.analysis.search import ContextIndex, build_index
     from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
-    from elmo.analysis.tagged import Tagged, read_conllu
+    from elmo.analysis.tagged import read_conllu
     from elmo.analysis.typos import evaluate_typos, with_typos
     from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
     from elmo.analysis.word_vectors import type_vectors
     from elmo.analysis.wsd import Score, evaluate_wsd
     from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses
+    from elmo.text.columns import Tagged
 
 __all__ = [
     "Annotated",
@@ -59,7 +60,7 @@ _HOME = {
     "LinearProbe": "elmo.analysis.pos",
     "Neighbors": "elmo.analysis.neighbors",
     "Score": "elmo.analysis.wsd",
-    "Tagged": "elmo.analysis.tagged",
+    "Tagged": "elmo.text.columns",
     "Use": "elmo.analysis.neighbors",
     "Uses": "elmo.analysis.senses",
     "WordNeighbor": "elmo.analysis.neighbors",

@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmo.analysis.tagged import Tagged
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
+from elmo.text.columns import Tagged
 
 MAX_STEPS = 100
 """Most steps of L-BFGS for each weight decay. Each decay starts where the stronger one before it ended."""

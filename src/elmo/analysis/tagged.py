@@ -7,20 +7,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from elmo.errors import ElmoError
+from elmo.text.columns import DOCUMENT, Tagged, read_paragraphs, split_columns
 from elmo.text.conllu import CONLLU, is_conllu, split_word, without_spaces
-from elmo.text.decoding import read_paragraphs
 
 Columns = Literal["upos", "xpos", "columns"]
 """Where the tag is: column 4 of CoNLL-U (universal), column 5 (language-specific), or the column after the word."""
 
 COLUMNS: tuple[str, ...] = get_args(Columns)
-
-
-class Tagged(NamedTuple):
-    """The tokens of a sentence, and the tag of each."""
-
-    tokens: list[str]
-    tags: list[str]
 
 
 class _ColumnNumbers(NamedTuple):
@@ -42,9 +35,9 @@ def read_tagged(
 ) -> Iterator[tuple[tuple[int, int], Tagged]]:
     """Yield the sentences of files, each with the numbers of its file (from 0) and of its first line (from 1).
 
-    With `columns="columns"` a line is a word, a tab and its tag; further columns are ignored. In CoNLL-U, comments are
-    skipped, as are lines for several tokens written as one word ("1-2") and for words left out of the text ("8.1").
-    Spaces in words become `_`.
+    With `columns="columns"` a line is a word, a tab and its tag; further columns are ignored, and lines that separate
+    documents ("-DOCSTART-") are skipped. In CoNLL-U, comments are skipped, as are lines for several tokens written as
+    one word ("1-2") and for words left out of the text ("8.1"). Spaces in words become `_`.
 
     Raises:
         ElmoError: If a line has other columns, or lacks a word or a tag (the message names the file and the line), or
@@ -54,11 +47,13 @@ def read_tagged(
         if columns == "columns" and is_conllu(str(path)):
             raise ElmoError(f"{path}: is CoNLL-U by its name; its tags are upos or xpos, not columns")
         for lines in read_paragraphs(path, encoding):
-            sentence = Tagged([], [])
+            words: list[tuple[str, str]] = []
             for number, line in lines:
-                _add(sentence, line, columns, f"{path}, line {number}")
-            if sentence.tokens:
-                yield (file, lines[0][0]), sentence
+                if (word := _tagged_word(line, columns, f"{path}, line {number}", len(words) + 1)) is not None:
+                    words.append(word)
+            if words:
+                tokens, tags = map(list, zip(*words, strict=True))
+                yield (file, lines[0][0]), Tagged(tokens, tags)
 
 
 def read_conllu(path: str | Path) -> list[Tagged]:
@@ -86,30 +81,27 @@ def read_conll2000(path: str | Path) -> list[Tagged]:
     """
     sentences: list[Tagged] = []
     for lines in read_paragraphs(path):
-        sentences.append(Tagged([], []))
-        for number, line in lines:
-            columns = line.split()
-            if len(columns) != 3:
-                raise ElmoError(
-                    f"{path}, line {number}: {len(columns)} columns; expected a word, its tag and its chunk"
-                )
-            sentences[-1].tokens.append(columns[0])
-            sentences[-1].tags.append(columns[1])
+        rows = [split_columns(line) for _, line in lines]
+        for (number, _), row in zip(lines, rows, strict=True):
+            if len(row) != 3:
+                raise ElmoError(f"{path}, line {number}: {len(row)} columns; expected a word, its tag and its chunk")
+        tokens, tags, _ = map(list, zip(*rows, strict=True))
+        sentences.append(Tagged(tokens, tags))
     if not sentences:
         raise ElmoError(f"{path}: holds no sentence; expected lines of word, tag and chunk")
     return sentences
 
 
-def _add(sentence: Tagged, line: str, columns: Columns, where: str) -> None:
-    """Add the word of a line to its sentence, unless the line holds no word."""
+def _tagged_word(line: str, columns: Columns, where: str, expected: int) -> tuple[str, str] | None:
+    """Return the word of a line and its tag, or None if the line holds no word."""
     place = COLUMN_NUMBERS[columns]
-    parts = line.split("\t") if columns == "columns" else split_word(line, where)
-    if parts is None:
-        return
+    # Not split at spaces, so that text that isn't tagged at all is noticed: further columns are allowed.
+    parts = line.split("\t") if columns == "columns" else split_word(line, where, expected)
+    if parts is None or DOCUMENT in parts:
+        return None
     if len(parts) < 2:
         raise ElmoError(f"{where}: holds no tab; expected a word, a tab and its tag")
     word, tag = without_spaces(parts[place.word]), parts[place.tag].strip()
     if not word or not tag:
         raise ElmoError(f"{where}: the {'tag' if word else 'word'} is empty")
-    sentence.tokens.append(word)
-    sentence.tags.append(tag)
+    return word, tag

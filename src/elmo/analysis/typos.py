@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from elmo.analysis.pos import accuracy, all_tags, embed_tokens, fit_pos
-from elmo.analysis.tagged import Tagged
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
+from elmo.text.columns import Tagged
 
 MIN_LETTERS = 4
 """Words with fewer letters get no typo, since it would too easily turn them into another word."""

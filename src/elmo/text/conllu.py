@@ -57,15 +57,17 @@ def without_spaces(form: str) -> str:
     return "_".join(form.split())
 
 
-def split_word(line: str, where: str) -> list[str] | None:
+def split_word(line: str, where: str, expected: int) -> list[str] | None:
     """Return the columns of a line, or None if it holds no word: a comment, a range ("1-2") or an empty node ("8.1").
 
     Args:
         line: A line that is not blank.
         where: The file and the number of the line, with which error messages begin.
+        expected: The number that the next word of the sentence has, from 1.
 
     Raises:
-        ElmoError: If the line has another number of columns, or the first one isn't a number.
+        ElmoError: If the line has another number of columns, or the first one isn't the expected number. Without this
+            check, sentences between which a blank line is missing would become one.
     """
     # The package `conllu` would read these lines, too. But it lets lines pass that lack columns, takes two spaces for a
     # tab, and doesn't say which line is wrong, so most of these checks would stay. It also takes 8 times as long.
@@ -80,6 +82,9 @@ def split_word(line: str, where: str) -> list[str] | None:
         )
     if not columns[0].isdecimal():
         raise ElmoError(f"{where}: {columns[0]!r} is not the number of a word")
+    if columns[0].lstrip("0") != str(expected):
+        missing = "; if a sentence begins here, put a blank line before it" if columns[0] == "1" else ""
+        raise ElmoError(f"{where}: the word has the number {columns[0]}; expected {expected}{missing}")
     return columns
 
 
@@ -117,7 +122,7 @@ def conllu_sentences(text: str, path: str, line: int = 1) -> Iterator[ConlluSent
             sentence = sentence or ConlluSentence(number)
             if found := _SENT_ID.fullmatch(content):
                 sentence.id = found[1]
-            elif (columns := split_word(content, f"{path}, line {number}")) is not None:
+            elif (columns := split_word(content, f"{path}, line {number}", len(sentence.words) + 1)) is not None:
                 if not columns[1].strip():
                     raise ElmoError(f"{path}, line {number}: the word is empty")
                 first = start + len(columns[0]) + 1

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 
 from elmo.errors import ElmoError
@@ -59,33 +58,6 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
     """
     for block in read_blocks(path, encoding):
         yield from block.split("\n")
-
-
-def read_paragraphs(path: str | Path, encoding: str = "utf-8") -> Iterator[list[tuple[int, str]]]:
-    """Yield the groups of lines between blank lines, each line with its number (from 1).
-
-    In formats that have one token per line, such a group is a sentence.
-    """
-    return paragraphs(read_lines(path, encoding))
-
-
-def paragraphs(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
-    """Group lines as `read_paragraphs` does, for lines that are already in memory."""
-    for is_text, group in groupby(enumerate(lines, 1), key=lambda item: bool(item[1].strip())):
-        if is_text:
-            yield list(group)
-
-
-DOCUMENT = "-DOCSTART-"
-"""The token of a line that separates documents in columns. It is not part of the text."""
-
-
-def split_columns(line: str) -> list[str]:
-    """Split a line of a CoNLL format into its columns: at tabs if it has any, otherwise at spaces.
-
-    Columns between tabs may contain spaces.
-    """
-    return line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
 
 
 def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | None = None) -> Iterator[str]:

@@ -29,13 +29,13 @@ from elmo.analysis.paper.published import (
 from elmo.analysis.pictures import draw_dots
 from elmo.analysis.pos import most_frequent_tag, probe_pos
 from elmo.analysis.senses import gather_uses, separation
-from elmo.analysis.tagged import Tagged
 from elmo.analysis.wsd import NEAREST_USE, Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, Target
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import StaticVectors
+from elmo.text.columns import Tagged
 from elmo.training.run_folder import checksum_of_examples
 from elmo.wording import counted
 

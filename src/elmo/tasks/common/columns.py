@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from elmo.errors import ElmoError
+from elmo.text.columns import DOCUMENT, read_paragraphs, split_columns
 from elmo.text.conllu import CONLLU, EMPTY, split_word
-from elmo.text.decoding import DOCUMENT, read_paragraphs, split_columns
 from elmo.text.tokenizers import Tokenizer, locate
 
 Line = tuple[str, ...]
@@ -127,12 +127,10 @@ def _conllu(lines: Iterable[tuple[str, str]]) -> ColumnSentence:
     rows: list[Line] = []
     places: list[int] = []
     for where, line in lines:
-        columns = split_word(line, where)
+        columns = split_word(line, where, len(places) + 1)
         if columns is None:
             rows.append((line,))
             continue
-        if columns[0].lstrip("0") != str(len(places) + 1):
-            raise ElmoError(f"{where}: the word has the number {columns[0]}; expected {len(places) + 1}")
         for name, value in zip(CONLLU, columns, strict=True):
             if not value.strip():
                 raise ElmoError(f"{where}: column {name} is empty; CoNLL-U has {EMPTY} where there is no value")
@@ -146,8 +144,8 @@ def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> Column
     places: list[int] = []
     form = names.index("form")
     for where, line in lines:
-        columns = [column.strip() for column in split_columns(line)]
-        if columns[0] == DOCUMENT:
+        columns = split_columns(line)
+        if DOCUMENT in columns:
             rows.append((line,))
             continue
         if len(columns) != len(names):

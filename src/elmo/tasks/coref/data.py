@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.text.decoding import read_lines, split_columns
+from elmo.text.columns import split_columns
+from elmo.text.decoding import read_lines
 from elmo.wording import counted
 
 UNKNOWN_SPEAKER = "-"
@@ -162,15 +163,15 @@ class _Reader:
                 f"{counted(len(columns), 'column')}; CoNLL-2012 has {MIN_COLUMNS} or more, the last of which is for "
                 "coreference"
             )
-        mark = columns[-1].strip()
+        mark = columns[-1]
         if mark not in NO_MENTION and not _MENTIONS.fullmatch(mark):
             raise ElmoError(f"{mark!r} is not coreference such as '-', '(3', '(3)' or '3)|(5'")
-        word = columns[WORD].strip()
+        word = columns[WORD]
         if not word:
             raise ElmoError("the word is empty")
         self._mark(mark)
         self.sentence.append(word)
-        self.speakers.append(columns[SPEAKER].strip())
+        self.speakers.append(columns[SPEAKER])
 
     def finish(self) -> Document:
         """Return the document."""

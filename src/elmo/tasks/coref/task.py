@@ -14,7 +14,7 @@ from elmo.tasks.coref.model import CorefModel
 from elmo.tasks.coref.recipe import CorefRecipe
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
-from elmo.text.decoding import paragraphs
+from elmo.text.columns import paragraphs
 from elmo.text.tokenizers import Tokenizer
 
 

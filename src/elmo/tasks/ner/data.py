@@ -5,23 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.text.decoding import DOCUMENT, read_paragraphs, split_columns
+from elmo.text.columns import DOCUMENT, Tagged, read_paragraphs, split_columns
 from elmo.wording import counted
 
 _TAG = re.compile(r"O|[BIULES]-.+")
 
 
-class TaggedSentence(NamedTuple):
-    """The tokens of a sentence, and the tag of each."""
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-
-
-def read_conll(path: str | Path, token_column: int = 0) -> list[TaggedSentence]:
+def read_conll(path: str | Path, token_column: int = 0) -> list[Tagged]:
     """Read the sentences of a file, plain or compressed. The last column is the tag.
 
     Columns are separated by tabs in a line that has any, and by spaces otherwise.
@@ -48,18 +40,18 @@ def read_conll(path: str | Path, token_column: int = 0) -> list[TaggedSentence]:
     return sentences
 
 
-def _read(path: str | Path, token_column: int) -> Iterator[TaggedSentence]:
+def _read(path: str | Path, token_column: int) -> Iterator[Tagged]:
     for lines in read_paragraphs(path):
+        rows = [(number, split_columns(line)) for number, line in lines]
         # A line that begins a document may have other columns than those of tokens.
-        rows = [(number, line) for number, line in lines if split_columns(line)[0].strip() != DOCUMENT]
-        pairs = (_parse(line, token_column, f"{path}, line {number}") for number, line in rows)
-        if words := [pair for pair in pairs if pair[0] != DOCUMENT]:
-            tokens, tags = zip(*words, strict=True)
-            yield TaggedSentence(tokens, tags)
+        words = [(number, columns) for number, columns in rows if DOCUMENT not in columns]
+        if words:
+            pairs = [_parse(columns, token_column, f"{path}, line {number}") for number, columns in words]
+            tokens, tags = zip(*pairs, strict=True)
+            yield Tagged(tokens, tags)
 
 
-def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
-    columns = split_columns(line)
+def _parse(columns: Sequence[str], token_column: int, where: str) -> tuple[str, str]:
     place = token_column if token_column >= 0 else len(columns) + token_column
     if not 0 <= place < len(columns) - 1:
         raise ElmoError(
@@ -67,7 +59,7 @@ def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
             "before the tag, which is the last; set the recipe's token_column to the column of the tokens, counted "
             "from 0, or from the end (-2 is the one before the tag)"
         )
-    token, tag = columns[place].strip(), columns[-1].strip()
+    token, tag = columns[place], columns[-1]
     if not token:
         raise ElmoError(f"{where}: the token is empty")
     check_tag(tag, where)

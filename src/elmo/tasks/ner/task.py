@@ -121,7 +121,7 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         if is_conllu(path):
             return _read_conllu(path, recipe.misc_key)
         sentences = read_conll(path, recipe.token_column)
-        return [NerExample(sentence.tokens, tuple(spans_of(sentence.tags))) for sentence in sentences]
+        return [NerExample(tuple(sentence.tokens), tuple(spans_of(sentence.tags))) for sentence in sentences]
 
     def read_layout(self, path: str, layout: str, recipe: NerRecipe, encoding: str) -> Iterator[NerExample]:
         """Yield the sentences of a file of CoNLL-U without their entities."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from elmo.errors import ElmoError
 from elmo.tasks.common.scores import percent, precision_recall_f1
 from elmo.tasks.common.spans import Span
-from elmo.text.decoding import read_paragraphs
+from elmo.text.columns import read_paragraphs
 from elmo.wording import counted
 
 VERB = "V"
@@ -124,7 +124,10 @@ NumberedFields = tuple[int, list[str]]
 
 
 def _blocks(path: str) -> Iterator[list[NumberedFields]]:
-    """Yield the rows of each sentence."""
+    """Yield the rows of each sentence.
+
+    Columns are separated by tabs and spaces on the same line where two files were joined, as `paste words props` does.
+    """
     for lines in read_paragraphs(path):
         words = ((number, line) for number, line in lines if not _DOCUMENT.match(line))
         if rows := [(number, [field for field in re.split(r"[ \t]+", line) if field]) for number, line in words]:
