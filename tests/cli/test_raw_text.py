@@ -278,7 +278,7 @@ def test_the_beginning_of_a_long_conllu_file_is_looked_at_in_whole_lines(run: Ru
     code, out, err = run("embed", "model", "a.conllu", "a.npz", "--layers", "token", "--json")
     assert code == 0, err
     assert json.loads(out)["num_tokens"] == SAMPLE_CHARACTERS // len(line)
-    Path("a.conllu").write_text(f"{line * 2}2\tword\n")
+    Path("a.conllu").write_text(f"{line}{line.replace('1', '2', 1)}3\tword\n")
     code, _, err = run("embed", "model", "a.conllu", "b.npz")
     why = "because of its name, an option, the text to train on, or a recipe that names no columns, as columns=[form, "
     says = f"2 columns between tabs; CoNLL-U has 10 (the file is read as CoNLL-U {why}xpos] does)"
@@ -297,7 +297,7 @@ def test_word_vectors_are_of_the_tokens_of_the_model(run: Run) -> None:
     used = json.loads(out)["reading"]
     assert (code, used["tokenizer"], used["text"]) == (0, "ptb", "paragraphs")
     line = "\t".join(("1", "play", *"________")) + "\n"
-    Path("a.conllu").write_text(line * 2)
+    Path("a.conllu").write_text(f"{line}\n" * 2)
     assert run("types", "model", "a.conllu", "one.txt", "--min-count", "2")[1].startswith(
         "one.txt: vectors of 1 word, 12 wide, from 2 tokens, "
     )

@@ -124,6 +124,7 @@ def test_arguments_in_messages_become_options() -> None:
     assert as_typed("a.h5: exists already; remove it, or pass overwrite=True") == (
         "a.h5: exists already; remove it, or pass --overwrite"
     )
+    assert as_typed("prepare the text again with lowercase=True") == "prepare the text again with --lowercase"
     assert as_typed("pass tokenizer='spacy:de' (text='wrapped', layout='conllu'), or start=MODEL") == (
         "pass --tokenizer spacy:de (--text wrapped, --text conllu), or --from MODEL"
     )

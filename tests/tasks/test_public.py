@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import torch
 import elmo.tasks
 import make_many_langs
 from bridge import make_model
-from commands import run
+from commands import run, run_main
 from elmo import formats
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
@@ -100,6 +102,22 @@ def test_a_text_is_cut_as_on_the_command_line_whatever_stands_beside_it(
     assert [each["tokens"] for each in found] == tokens
     printed = run("task", "predict", str(raw), "-", "--json", "--device", "cpu", text="\n".join(texts))
     assert [json.loads(line) for line in printed.splitlines()] == found
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
+def test_tokens_from_a_named_pipe_stay_as_they_are(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its beginning can't be looked at, so it counts as tokenized, as it does for `elmo embed`."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("Ann met x/y in -LRB- Espoo\n",))
+    writer.start()
+    arguments = ["task", "predict", str(raw), str(pipe), "--json", "--device", "cpu"]
+    code, out, err = run_main(arguments, monkeypatch, capsys)
+    writer.join()
+    assert (code, json.loads(out)["tokens"]) == (0, ["Ann", "met", "x/y", "in", "-LRB-", "Espoo"])
+    assert err.startswith(f"elmo: {pipe}: it comes from a named pipe, whose beginning can't be looked at, and is cut ")
 
 
 def test_raw_text_for_which_no_tokenizer_is_known_gets_a_warning(files: Path) -> None:

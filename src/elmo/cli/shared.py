@@ -85,6 +85,7 @@ OPTIONS = {
     "ids": "--ids",
     "layout": "--text",
     "learning_rate": "--learning-rate",
+    "lowercase": "--lowercase",
     "max_characters": "--max-characters",
     "max_vocabulary": "--max-vocabulary",
     "metadata": "--metadata",

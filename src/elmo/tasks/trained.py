@@ -43,7 +43,7 @@ class TrainedTask(Generic[E, P]):
         """
         return self.recipe.training.batch_size
 
-    def tokenizer_for(self, sample: str) -> str:
+    def tokenizer_for(self, sample: str | None) -> str:
         """Return the name of the tokenizer for plain text that is predicted together.
 
         It is that of the task's files. If those have tokens already, it is that of the biLM's training text, unless
@@ -51,13 +51,14 @@ class TrainedTask(Generic[E, P]):
         looks like raw text for which no tokenizer is known.
 
         Args:
-            sample: The beginning of the text, or all of it.
+            sample: The beginning of the text, or all of it. None if it can't be looked at, and is then taken for
+                tokenized.
 
         Raises:
             ElmoError: If the sample looks like raw text, and the biLM names a function from outside of this package.
         """
         name = self.task.tokenizer(self.recipe)
-        if name != "whitespace":
+        if name != "whitespace" or sample is None:
             return name
         for note in choose_cut(self.text, sample, text="sentences").notes:
             warnings.warn(note, stacklevel=3)

@@ -215,7 +215,7 @@ _TOKENIZED = (
     "this looks like raw text, and the model's training text was cut at spaces, as text is that another program "
     "tokenized; tokenize this text in the same way, or name the tokenizer that comes nearest"
 )
-_UNSEEN = (
+UNSEEN = (
     "it comes from a named pipe, whose beginning can't be looked at, and is cut at spaces; if it is raw text, give it "
     "as standard input (-) or name a tokenizer, and if it is tokenized, pass tokenizer='whitespace'"
 )
@@ -328,7 +328,7 @@ def choose_for_files(
     choice = choose_cut(own, None if sample is None else sample.text, encoding=encoding, **given)
     cuts = own is not None and own.tokenizer != "whitespace" and choice.reading.text != "conllu"
     if cuts and given.get("tokenizer") is None and sample is None and any(Path(path).is_fifo() for path in paths):
-        choice = replace(choice, notes=(*choice.notes, _UNSEEN))
+        choice = replace(choice, notes=(*choice.notes, UNSEEN))
     if sample is not None and (note := note_on_layout(sample.text, choice.reading.text)) is not None:
         choice = replace(choice, notes=(*choice.notes, note))
     if not choice.notes and (note := unknown_note(own, vocabulary_file, sample, choice.reading)):
