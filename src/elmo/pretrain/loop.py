@@ -152,6 +152,7 @@ class Pretrainer:
                 f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (start=MODEL)"
             )
         self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
+        self._steps_before = self.progress.step
         self._heldout_text = checksum_of_examples(map(tuple, heldout))
         if self.best is not None and self._has_other_heldout:
             raise ElmoError(
@@ -354,7 +355,8 @@ class Pretrainer:
 
     def figures(self) -> dict[str, str]:
         """Return the model card's facts about the training text and the training, by name."""
-        return self.run_folder.figures(self.progress, self.processes, self.exchanged)
+        has_trained = self.progress.step > self._steps_before
+        return self.run_folder.figures(self.progress, self.processes, self.exchanged, has_trained=has_trained)
 
     def _not_finite(self, what: str) -> ElmoError:
         """Return the error to raise if numbers of the training, `what`, are not finite any more."""

@@ -184,13 +184,17 @@ class PretrainingFolder:
         """Whether the folder already contains this model with these facts."""
         return is_written(model, self.path, figures)
 
-    def figures(self, progress: PretrainingProgress, processes: Processes, exchanged: Volume) -> dict[str, str]:
+    def figures(
+        self, progress: PretrainingProgress, processes: Processes, exchanged: Volume, *, has_trained: bool
+    ) -> dict[str, str]:
         """Return the model card's facts about the training text and the training, by name.
 
         Args:
             progress: The progress of the run.
             processes: The processes that train.
             exchanged: The bytes that each of them sends in a step.
+            has_trained: Whether these processes made any step. A finished run that is started again on other hardware
+                was still trained on what the card names.
         """
         training, heldout, best = self._recipe.training, progress.heldout_perplexity, progress.best_perplexity
         predictions = progress.step * training.predictions_per_step
@@ -198,8 +202,7 @@ class PretrainingFolder:
             f"{progress.step:,} steps, {predictions:,} predictions a direction, {progress.seconds / 60:.1f} minutes"
         )
         known = known_figures(self.path) or {}
-        if known.get(TRAINED_FOR) == trained_for:
-            # A finished run that is started again on other hardware was still trained on what the card names.
+        if known and not has_trained:
             hardware = {name: known[name] for name in (_TRAINED_ON, _SHARED_AMONG) if name in known}
         else:
             hardware = {_TRAINED_ON: machine_name(processes.device)}
