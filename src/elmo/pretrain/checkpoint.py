@@ -69,6 +69,11 @@ class PretrainingProgress:
     def __post_init__(self) -> None:
         self.loss_sums = tuple(self.loss_sums)  # JSON, which it is read from, has only lists
 
+    def begin_row(self) -> None:
+        """Begin the sums for the next row of metrics."""
+        self.loss_sums, self.num_summed = (0.0,) * len(self.loss_sums), 0
+        self.summed_seconds = self.seconds
+
 
 def common_tensors(
     objective: Objective, optimizer: Optimizer, copies: Mapping[str, Objective | None]

@@ -222,23 +222,26 @@ class Pretrainer:
             while not self.is_done and not self.stopped:
                 self.step()
                 reporter.show_step()
-                if self.is_evaluation_due:
-                    reporter.write_row(self.evaluate())
-                elif self._is_due(self.recipe.training.log_every_steps):
-                    reporter.write_row(None)
+                if self.is_evaluation_due or self._is_due(self.recipe.training.log_every_steps):
+                    self._report(reporter)
                 if self.progress.seconds - saved > 60 * self.recipe.training.checkpoint_every_minutes:
                     self.save()
                     saved = self.progress.seconds
             # Steps are unreported if the end was moved to where the run was stopped; held-out text may also be new.
             is_end_new = self.is_done and self._has_unreported
             if is_end_new:
-                reporter.write_row(self.evaluate() if self.is_evaluation_due else None)
+                self._report(reporter)
             # Writing the same once more would remove what was added to the folder since, such as a warm state.
             if is_end_new or not self.processes.on_first(lambda: self.run_folder.is_saved(self.result, self.figures())):
                 self.save()
         self.stopped |= self.is_asked_to_stop  # during the last save
         self.is_asked_to_stop = False  # a call after this one goes on
         return self.result
+
+    def _report(self, reporter: Reporter) -> None:
+        """Measure held-out text if that is due, and write a row of metrics. Every process counts from there again."""
+        reporter.write_row(self.evaluate() if self.is_evaluation_due else None)
+        self.progress.begin_row()
 
     def step(self) -> None:
         """Train on the next batch, and count it in `progress`."""

@@ -48,8 +48,8 @@ LINE_SECONDS = 60.0
 class Reporter:
     """Reports a pretraining run: rows of metrics, and a progress line, or lines, on stderr.
 
-    Every process of the run has a reporter and must call it after the same steps, since all of them keep the progress,
-    of which the sums since the last row are a part. Only that of process 0 writes.
+    It only reads the progress of the run. Every process has a reporter and must call it after the same steps, so that
+    an error of process 0, the only one that writes, ends them all.
 
     Args:
         run: The run, which may be one that continues: rows of steps that it will make again are dropped.
@@ -93,8 +93,6 @@ class Reporter:
             row["heldout_perplexity"] = heldout.mean
             for direction, value in zip(("forward", "backward"), heldout.directions, strict=False):
                 row[f"heldout_{direction}_perplexity"] = value
-        progress.loss_sums, progress.num_summed = (0.0,) * len(progress.loss_sums), 0
-        progress.summed_seconds = progress.seconds
 
         def write() -> None:
             assert self._metrics is not None
