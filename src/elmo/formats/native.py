@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig, TextConfig, bilm_config
 from elmo.errors import ElmoError
-from elmo.formats.card import CARD, FACTS, description_writers, figure_writers, known_figures, read_card, read_figures
+from elmo.formats.card import CARD, FACTS, description_writers, figure_writers, read_card, read_figures
 from elmo.formats.files import (
     AnyArray,
     as_bf16,
@@ -28,7 +28,6 @@ from elmo.formats.files import (
     checksum_of_weights,
     read_arrays,
     read_json,
-    remove_partial,
     to_array,
     write_all,
     write_arrays,
@@ -66,7 +65,7 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY = (
     "vocabulary.txt",
 )
 
-_BILM, _CONFIG, _VOCABULARY = "bilm", "config", "vocabulary"
+_BILM, CONFIG_CHECKSUM, _VOCABULARY = "bilm", "config", "vocabulary"
 """Metadata keys of the checksums of what a file belongs to: the biLM, its configuration, its words."""
 
 Storage = Literal["float32", "float16", "bf16"]
@@ -97,10 +96,10 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
         ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state or token vectors of other
             weights are ignored instead, because the model is useful without them.
     """
-    config, text, checksum_of_config = _read_config(folder / CONFIG)
+    config, text, checksum_of_config = read_model_config(folder / CONFIG)
     require_sizes(config, folder / CONFIG)
     arrays, metadata = read_arrays(folder / WEIGHTS)
-    _require_same(folder / CONFIG, folder / WEIGHTS, metadata.get(_CONFIG), checksum_of_config)
+    _require_same(folder / CONFIG, folder / WEIGHTS, metadata.get(CONFIG_CHECKSUM), checksum_of_config)
     bilm = StoredBiLM(config, _read_weights(folder / WEIGHTS, arrays, bilm_shapes(config)))
     softmax = vocabulary = None
     if with_softmax and os.path.lexists(folder / SOFTMAX):
@@ -126,7 +125,7 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
     return model
 
 
-def _read_config(path: Path) -> tuple[BiLMConfig, TextConfig | None, str]:
+def read_model_config(path: Path) -> tuple[BiLMConfig, TextConfig | None, str]:
     """Read the sizes of the biLM with their checksum, and how its text was cut, which earlier versions do not say."""
     values = read_json(path)
     text = None
@@ -253,84 +252,6 @@ def save_types(types: StoredTypes, folder: Path) -> None:
     write_all({folder / TYPES: types.write})
 
 
-def is_written(model: Model, folder: Path, figures: Mapping[str, str]) -> bool:
-    """Return whether a folder already contains this model with these figures, so that it need not be written again."""
-    known = known_figures(folder)
-    if known is None or not (folder / CARD).exists() or not _holds(folder, model):
-        return False
-    # Earlier versions wrote the figures only into the card, and no checksum of the configuration.
-    is_earlier = not known and _CONFIG not in read_arrays(folder / WEIGHTS)[1]
-    return is_earlier or figures.items() <= known.items()
-
-
-def save_trained(
-    model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write the folder of a trained model, whose lock this process must hold.
-
-    If the folder already contains these weights, only the card and the figures are written, and only if they have
-    changed. Anything that was added to the folder since, such as a warm state, then stays.
-
-    Args:
-        model: The trained model.
-        folder: The folder to write.
-        figures: Facts about the training, name to value.
-        metadata: Keys for the head of the card (see `model_card`).
-    """
-    remove_partial(folder)
-    # A finished run that is started again must not remove what was added to its folder, such as a warm state.
-    if not _holds(folder, model):
-        save_native(model, folder, figures, metadata)
-    elif known_figures(folder) != dict(figures) or not (folder / CARD).exists():
-        write_all(description_writers(model, folder, figures, metadata))
-
-
-def _holds(folder: Path, model: Model) -> bool:
-    """Return whether a folder contains exactly this biLM, its softmax and its words.
-
-    It may contain only some of them if the process that wrote it was killed.
-    """
-    softmax = model.stored_softmax
-    return (
-        _has_weights(folder / WEIGHTS, model.weights)
-        and _has_weights(folder / SOFTMAX, softmax and softmax.weights)
-        and _has_config(folder / CONFIG, model)
-        and _has_words(folder / VOCABULARY, model.vocabulary)
-    )
-
-
-def _has_config(path: Path, model: Model) -> bool:
-    try:
-        config, text, _ = _read_config(path)
-    except ElmoError:  # missing or damaged, so it has to be written again
-        return False
-    return config == model.config and text in (None, model.text)  # earlier versions did not say how the text was cut
-
-
-def _has_words(path: Path, vocabulary: Vocabulary | None) -> bool:
-    if vocabulary is None:
-        return not path.exists()
-    try:
-        found = read_vocabulary(path, len(vocabulary))
-    except ElmoError:  # damaged, or that of another model
-        return False
-    return found is not None and found.words == vocabulary.words
-
-
-def _has_weights(path: Path, weights: Weights | None) -> bool:
-    if weights is None or not path.exists():
-        return weights is None and not path.exists()
-    try:
-        found = read_arrays(path)[0]
-    except ElmoError:  # damaged, so it has to be written again
-        return False
-    return found.keys() == weights.keys() and all(_are_equal(found[name], weights[name]) for name in found)
-
-
-def _are_equal(one: AnyArray, other: AnyArray) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one, other)
-
-
 def _is_of(metadata: Mapping[str, str], bilm: StoredBiLM) -> bool:
     """Return whether a file was written for `bilm`. Files of earlier versions do not say, and are taken to be."""
     return _BILM not in metadata or metadata[_BILM] == bilm.checksum
@@ -389,7 +310,7 @@ def save_native(
     folder.mkdir(parents=True, exist_ok=True)
     config = to_mapping(model.config)
     own = {_BILM: checksum_of_weights(weights[folder / WEIGHTS])}  # ties the other files to these weights
-    records = {folder / WEIGHTS: {_CONFIG: checksum({}, config)}, folder / SOFTMAX: dict(own)}
+    records = {folder / WEIGHTS: {CONFIG_CHECKSUM: checksum({}, config)}, folder / SOFTMAX: dict(own)}
     if (vocabulary := model.vocabulary) is not None:
         with_words = WEIGHTS if model.config.n_tokens_vocab is not None else SOFTMAX
         records[folder / with_words][_VOCABULARY] = _checksum_of_words(vocabulary)

@@ -17,7 +17,8 @@ import torch
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.formats.model import Model, require_characters, require_softmax
-from elmo.formats.native import is_native, save_trained
+from elmo.formats.native import is_native
+from elmo.formats.trained_folder import save_trained
 from elmo.nn.devices import find_device, use_device
 from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.pretrain.loop import Pretrainer, Sentences
