@@ -356,7 +356,7 @@ def section(finding: Finding, claims: Sequence[Claim], pictures: str) -> str:
         if claim.held < len(claim.cases) and claim.why:
             reasons.setdefault(claim.why, []).append(claim.text.rstrip("."))
     why = [
-        f"- A possible reason why “{'” and “'.join(texts)}” is not seen here: {reason}."
+        f"- “{'” and “'.join(texts)}”: a possible reason why this is not seen here is that {reason}."
         for reason, texts in reasons.items()
     ]
     if finding.name in TOLD:
