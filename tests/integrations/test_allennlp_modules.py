@@ -581,6 +581,12 @@ def test_a_token_embedder_projects(files: tuple[str, str]) -> None:
     assert names == {"_elmo_lstm", "scalar_mix_0"}
 
 
+def test_a_token_embedder_with_layer_norm(files: tuple[str, str]) -> None:
+    ids = batch_to_ids(BATCHES[0])
+    [wanted] = Elmo(*files, 1, do_layer_norm=True, dropout=0.0)(ids)["elmo_representations"]
+    torch.testing.assert_close(ElmoTokenEmbedder(*files, do_layer_norm=True, dropout=0.0)(ids), wanted)
+
+
 def test_a_token_embedder_with_cached_words(files: tuple[str, str]) -> None:
     embedder = ElmoTokenEmbedder(*files, dropout=0.0, vocab_to_cache=WORDS, scalar_mix_parameters=[0.0, 1.0, 2.0])
     ids, numbers = batch_to_ids(BATCHES[0]), numbers_of(BATCHES[0])

@@ -336,6 +336,11 @@ def test_layer_starts_as_the_mean(folder: Path, model: elmo.Embedder) -> None:
     assert make_layer(folder).predict([]) == []
 
 
+def test_the_precision_of_a_layer_is_that_of_its_model(folder: Path) -> None:
+    for precision in ("float32", "bf16"):
+        assert make_layer(folder, precision=precision).shims[0].loaded.embedder.precision == precision
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_gradients_are_those_of_finite_differences(folder: Path, dropout: float) -> None:
     """The loss is a random linear function of the vectors, summed in float64.

@@ -61,6 +61,17 @@ def test_fixed_weights_and_models_without_a_decay_have_no_averages() -> None:
     assert not Averages(model, None).tensors
 
 
+def test_the_averages_include_the_step_that_was_just_made(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """With a decay of 0, they are nothing but the weights after it."""
+    trainer = make_trainer(tmp_path, recipe(training__ema_decay=0.0), examples)
+    trainer.step(examples[:8])
+    weights = dict(trainer.model.named_parameters())
+    assert trainer.averages.tensors
+    assert all(torch.equal(average, weights[name]) for name, average in trainer.averages.tensors.items())
+
+
 def test_evaluating_the_averages_does_not_change_the_training(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path
 ) -> None:

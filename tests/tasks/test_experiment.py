@@ -21,6 +21,7 @@ import make_words
 from bridge import make_model
 from elmo import formats
 from elmo.config import TextConfig
+from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import sources
 from elmo.targets import alone_in
@@ -87,6 +88,12 @@ def test_the_card_has_the_figures(files: Path, recipe: Recipe) -> None:
     assert "| ELMo | model, 3 layers, 12 wide, at the input, cached |" in card
     assert "| trained on | train.conll, 40 examples |" in card
     assert f"| f1 | {result.scores['dev']['f1']:.2f} | {result.scores['test']['f1']:.2f} |" in card
+
+
+def test_the_speed_of_a_training_counts_examples(files: Path, recipe: Recipe) -> None:
+    """Each of two epochs has all 40 of them."""
+    (result,) = Experiment(make_config(files, recipe(training__max_epochs=2), elmo=None)).run()
+    assert result.examples_per_second * result.seconds == pytest.approx(2 * 40)
 
 
 @pytest.mark.parametrize("vectors", ["live", "trained"])
@@ -202,6 +209,14 @@ def test_a_bilm_in_lower_case_is_tuned_on_lower_case(files: Path, recipe: Recipe
     assert [name for name in ("Ann", "ann") if name in tuned.vocabulary] == ["ann"]
     assert result is not None
     assert result.before.oov_rate < 0.1, "the text that is measured is in lower case, too"
+
+
+def test_the_dev_set_is_measured_before_and_after_a_fine_tuning(files: Path, recipe: Recipe) -> None:
+    (files / "short.conll").write_text("Ann\tB-PER\n")
+    config = replace(make_config(files, recipe()), dev=str(files / "short.conll"))
+    result = finetune_for_task(Experiment(config), files / "tuned")
+    assert result is not None
+    assert result.before.num_tokens == result.after.num_tokens == 1
 
 
 def test_a_copy_may_be_asked_for_afterwards(files: Path, recipe: Recipe) -> None:
@@ -509,6 +524,26 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
     ]
     for config, says in others:
         with pytest.raises(ElmoError, match=says):
+            Experiment(config).run()
+
+
+def save_with_warm_state(folder: Path, sentence: list[str]) -> None:
+    """Give the model of the folder the state in which it is after a sentence."""
+    model = formats.load(folder)
+    model.warm_state = mean_state(model, [sentence])
+    formats.save_native(model.copy_with(card=None), folder)
+
+
+@pytest.mark.parametrize("state", ["zero", "warm"])
+def test_a_run_belongs_to_one_warm_state_if_it_starts_there(state: str, files: Path, recipe: Recipe) -> None:
+    save_with_warm_state(files / "model", ["A", "play"])
+    config = make_config(files, recipe(elmo__state=state, elmo__vectors="live", training__max_epochs=1))
+    results = Experiment(config).run()
+    save_with_warm_state(files / "model", ["They"])
+    if state == "zero":
+        assert Experiment(config).run() == results
+    else:
+        with pytest.raises(ElmoError, match="run: was started with another biLM; choose another run folder"):
             Experiment(config).run()
 
 

@@ -23,6 +23,12 @@ def test_shares_contain_one_another(recipe: Recipe, examples: list[NerExample]) 
     assert shares[2] is examples
 
 
+def test_the_size_of_a_share_is_rounded(recipe: Recipe, examples: list[NerExample]) -> None:
+    """There is at least one example."""
+    shares = [share_of(examples[:10], TASK, recipe(training__share=share)) for share in (0.01, 0.24, 0.26)]
+    assert [len(share) for share in shares] == [1, 2, 3]
+
+
 def test_a_share_is_large_enough_to_be_trained_on(recipe: Recipe, examples: list[NerExample]) -> None:
     """A model could learn nothing from sentences without a name."""
     plain = [NerExample(("a", "b"), ()) for _ in range(30)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -176,6 +177,27 @@ def test_it_learns_and_the_best_weights_are_kept(recipe: Recipe, examples: list[
     assert list(rows[0])[:4] == ["epoch", "step", "learning_rate", "loss"]
 
 
+def test_rows_have_the_mean_loss_and_the_speed_of_their_own_epoch(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock is a second after the last one, so that a step of 8 examples takes a second."""
+    trainer = make_trainer(tmp_path, recipe(training__max_epochs=2), examples)
+    losses: list[float] = []
+    make_step = trainer.step
+
+    def step(batch: Sequence[NerExample]) -> None:
+        before = trainer.progress.loss_sum
+        make_step(batch)
+        losses.append(trainer.progress.loss_sum - before)
+
+    trainer.step = step
+    monkeypatch.setattr("elmo.tasks.trainer.time", SimpleNamespace(monotonic=count().__next__))
+    trainer.train()
+    rows = read_rows(tmp_path / "metrics.csv")
+    assert [row["loss"] for row in rows] == pytest.approx([sum(losses[:4]) / 4, sum(losses[4:]) / 4])
+    assert [row["examples_per_second"] for row in rows] == [8, 8]
+
+
 def with_scores(trainer: Trainer[NerExample, Spans], scores: list[float]) -> None:
     """Pretend that the dev set gives these scores, epoch by epoch."""
 
@@ -206,6 +228,24 @@ def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], t
     trainer = make_trainer(tmp_path, recipe(training__decay_factor=0.5, training__decay_steps=4), examples)
     trainer.train()
     assert [row["learning_rate"] for row in curve(tmp_path)] == pytest.approx([0.01, 0.005, 0.0025])
+
+
+def test_the_rate_falls_in_stairs(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, recipe(training__decay_factor=0.5, training__decay_steps=4), examples)
+    rates: list[float] = []
+    for step in (0, 3, 4, 7, 8):
+        trainer.progress.step = step
+        rates.append(trainer.learning_rate)
+    assert rates == pytest.approx([0.02, 0.02, 0.01, 0.01, 0.005])
+
+
+def test_the_optimizer_gets_the_rate_of_each_step(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, recipe(training__decay_factor=0.5, training__decay_steps=1), examples)
+    used: list[float] = []
+    for _ in range(3):
+        trainer.step(examples[:8])
+        used.append(trainer.optimizer.param_groups[0]["lr"])
+    assert used == pytest.approx([0.02, 0.01, 0.005])
 
 
 def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:

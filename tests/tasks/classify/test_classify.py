@@ -94,6 +94,15 @@ def test_only_the_first_tokens_are_read(bilm: Model, tmp_path: Path) -> None:
     assert TASK.read(str(tmp_path / "a"), recipe)[0].sentences == short.sentences
 
 
+def test_the_recipe_says_how_files_are_read(tmp_path: Path) -> None:
+    """It names the tokenizer of texts, and the comment of CoNLL-U that holds the label."""
+    recipe = make_recipe(tokenizer="whitespace", label_comment="topic")
+    (tmp_path / "a.tsv").write_text("a\tIt rains.\n")
+    assert TASK.read(str(tmp_path / "a.tsv"), recipe)[0].sentences == (("It", "rains."),)
+    (tmp_path / "a.conllu").write_text("# label = x\n# topic = y\n1\tHi" + "\t_" * 8 + "\n\n")
+    assert TASK.read(str(tmp_path / "a.conllu"), recipe)[0].labels == ("y",)
+
+
 @pytest.mark.parametrize(("below", "above"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
 def test_each_dropout_is_used(below: float, above: float) -> None:
     """One is before the biLSTMs, and one behind pooling. The recipe has one share for both."""
@@ -119,6 +128,12 @@ def test_the_loss_is_the_cross_entropy() -> None:
         for label, share in found.probabilities.items()
     ]
     assert model.loss(texts).item() == pytest.approx(-np.mean(terms), rel=1e-5)
+
+
+def test_vocabularies_count_the_texts_of_each_label() -> None:
+    texts = [TextExample((("x",),), (label,)) for label in "bab"]
+    found = TASK.vocabularies(texts, make_recipe())
+    assert (found["labels"], found["label_counts"], found["num_texts"]) == (["a", "b"], ["1", "2"], ["3"])
 
 
 def test_balanced_weights_are_those_of_scikit_learn() -> None:

@@ -72,6 +72,13 @@ def test_conllu_without_marks_of_documents(tmp_path: Path) -> None:
     assert list(read_unlabelled(path, "label")) == [TextExample((("a", "b"), ("c",), ("d",)))]
 
 
+def test_the_key_of_a_comment_may_have_brackets(tmp_path: Path) -> None:
+    """It is text, not a regular expression."""
+    (tmp_path / "a.conllu").write_text(conllu("# topic (main) = x\nHi"))
+    (found,) = read_labelled(tmp_path / "a.conllu", "topic (main)", several=False)
+    assert found.labels == ("x",)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

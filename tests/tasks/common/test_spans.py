@@ -35,6 +35,9 @@ def span_list(text: str) -> list[Span]:
         ("B-LOC I-LOC U-LOC O", "0-2 LOC, 2-3 LOC"),  # ill-formed: an open span is closed
         ("B-LOC I-LOC", "0-2 LOC"),  # ill-formed in BIOUL: the span has no end and is closed with the sentence
         ("S-PER B-PER E-PER", "0-1 PER, 1-3 PER"),
+        ("B-PER S-PER", "0-1 PER, 1-2 PER"),  # ill-formed: an open span is closed
+        ("B-PER E-PER I-PER", "0-2 PER, 2-3 PER"),  # ill-formed: I after an end begins a span
+        ("S-PER I-PER", "0-1 PER, 1-2 PER"),  # ill-formed, too
         ("B-creative-work I-creative-work", "0-2 creative-work"),
         ("", ""),
     ],

@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from elmo.errors import ElmoError
-from elmo.tasks import load_task_recipe
+from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import choose_words, find_words, read_vectors, set_word_vectors
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.ner.task import NerRecipe
 from elmo.tasks.recipe import WordsConfig
-from elmo.tasks.run_folder import load_run
+from elmo.tasks.run_folder import load_run, make_elmo_input
 from elmo.training.recipes import parse_override
 
 Recipe = Callable[..., NerRecipe]
@@ -146,6 +146,13 @@ def test_words_that_are_in_no_file(tmp_path: Path) -> None:
     assert "own" in embedding.places
 
 
+def test_the_first_vector_of_a_repeated_word_is_used(tmp_path: Path) -> None:
+    """The other one is not part of the mean for unknown words, either."""
+    (tmp_path / "v.txt").write_text("a 1 2\nb 3 4\na 5 6\n")
+    embedding = embed([["a", "b"]], make_words(tmp_path / "v.txt"))
+    assert embedding([["a", "b", "other"]])[0].tolist() == [[1, 2], [3, 4], [2, 3]]
+
+
 def test_vectors_of_several_files_are_concatenated(tmp_path: Path) -> None:
     """The vectors of each file are normalized, as those of GloVe and Turian are for coreference. A file that lacks the
     word gives zeros."""
@@ -210,6 +217,27 @@ def test_recipes_treat_unknown_words_as_published() -> None:
     assert wanted == {
         task: words and (words.unknown, words.normalize, words.trainable) for task, words in found.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("task", "known"),
+    [
+        ("ner", {"types": ["A"]}),
+        ("tag", {"targets": ["upos"], "labels of upos": ["A"]}),
+        ("classify", {"labels": ["a", "b"]}),
+        ("srl", {"roles": ["V"], "predicates": []}),
+    ],
+)
+@pytest.mark.parametrize("trainable", [True, False])
+def test_vectors_of_a_file_are_trained_if_the_recipe_says_so(
+    trainable: bool, task: str, known: dict[str, list[str]]
+) -> None:
+    small = {"lstm.size": 4, "lstm.layers": 1} if task == "srl" else {"lstm": [4]}
+    recipe = load_task_recipe(task, None, {**small, "words.vectors": "v.txt", "words.trainable": trainable})
+    model = get_task(task).model(recipe, {"words": ["a"], **known}, make_elmo_input(None, recipe.elmo, None))
+    words = model.get_submodule("words")
+    assert isinstance(words, WordEmbedding)
+    assert words.weight.requires_grad == trainable
 
 
 def test_words_of_dev_and_test_are_known(files: Path, recipe: Recipe) -> None:

@@ -236,6 +236,13 @@ def test_dropout_is_where_the_published_program_has_it() -> None:
     assert [direction.dropout for direction in model.encoder.directions] == [0.2, 0.2]
 
 
+def test_dropout_of_words_leaves_elmo_alone() -> None:
+    model = build(make_recipe(dropout__words=0.9, elmo__dropout=0.0, elmo__vectors="live"), make_model())
+    (document,) = make_documents(1)
+    read = [model.train(training).read(document.sentences)[0] for training in (True, False)]
+    torch.testing.assert_close(*(words[:, -model.elmo.input_width :] for words in read))
+
+
 @pytest.mark.parametrize("words", [1, 2])
 def test_documents_of_a_word_or_two(words: int) -> None:
     """One or two words are too short for a pair of mentions: nothing is learned or found, and there is no error."""
@@ -251,6 +258,12 @@ def test_the_number_of_spans_is_the_share_of_the_words_rounded_down(words: int, 
     """Spans of one word can't cross each other, so none is left out for that."""
     model = build(make_recipe(spans__per_word=0.4, spans__max_width=1)).eval()
     assert len(model.rank(Document((("a",) * words,))).mentions) == kept
+
+
+def test_a_mention_has_the_nearest_antecedents_up_to_a_number() -> None:
+    model = build(make_recipe(spans__per_word=1.0, spans__max_antecedents=2)).eval()
+    (block,) = model.rank(Document((tuple("abcdefgh"),))).antecedents
+    assert block.scores.isfinite().sum(dim=1).tolist() == [0, 1, *[2] * (len(block.scores) - 2)]
 
 
 def test_vocabularies() -> None:
@@ -271,6 +284,14 @@ def test_vocabularies() -> None:
     assert not model.antecedents.genres.weight[0].any()
     with pytest.raises(ElmoError, match="has no two mentions of the same thing"):
         TASK.require_gold([Document((("a",),), (), ((Mention(0, 1),),))], make_recipe())
+
+
+def test_speakers_and_genres_are_numbered() -> None:
+    """The speaker of a mention is that of its first word. Speakers are numbered as they come, genres by name."""
+    document = Document((("Hi", "Bo", "I", "am", "Al"),), ("Ann", "Ann", "Bo", "Bo", "Ann"), (), "nw/x")
+    mentions = [Mention(0, 1), Mention(1, 3), Mention(2, 3), Mention(4, 5)]
+    speakers, genre = build(make_recipe()).metadata(document, mentions)
+    assert (speakers.tolist(), int(genre)) == ([0, 0, 1, 0], 2)
 
 
 def test_word_vectors_of_a_file_get_a_length_of_one(tmp_path: Path) -> None:

@@ -75,6 +75,12 @@ def test_mixes_are_made_as_the_recipe_says(bilm: Model) -> None:
             assert mix.scores.requires_grad
 
 
+def test_the_recipe_may_ask_for_the_top_layer_alone(bilm: Model) -> None:
+    (wanted,) = Embedder(bilm).embed(SENTENCES[:1], layers="top")
+    found = make(bilm, layers="top")(SENTENCES[:1]).input[0]
+    torch.testing.assert_close(found, torch.from_numpy(wanted), rtol=0, atol=2e-6)
+
+
 def test_frozen_layers_are_not_rounded_in_training(bilm: Model) -> None:
     """The task's precision has no effect on frozen layers. A trained biLM is rounded like the task's own layers."""
     seen: list[torch.dtype] = []
@@ -178,6 +184,19 @@ def test_a_cache_is_used_again_only_for_the_same_model_and_text(bilm: Model, tmp
     torch.nn.init.normal_(bilm.bilm.forward_lstm.layers[0].bias)  # pyright: ignore
     LiveLayers(Embedder(bilm), ElmoConfig()).cached(SENTENCES, tmp_path)
     assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_each_precision_of_the_bilm_has_a_cache_of_its_own(bilm: Model, tmp_path: Path) -> None:
+    for precision in ("float32", "bf16"):
+        LiveLayers(Embedder(bilm, precision=precision), ElmoConfig()).cached(SENTENCES, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_each_warm_state_has_a_cache_of_its_own(bilm: Model, tmp_path: Path) -> None:
+    for text in (SENTENCES[:1], SENTENCES[1:]):
+        bilm.warm_state = mean_state(bilm, text)
+        make(bilm, tmp_path, state="warm")
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.parametrize("change", [-40, 40])
@@ -329,6 +348,13 @@ def test_sentences_start_from_the_warm_state(bilm: Model, vectors: str) -> None:
     bilm.warm_state = None
     with pytest.raises(ElmoError, match="this model has no warm state"):
         make(bilm, state="warm", vectors=vectors)
+
+
+def test_a_cache_starts_from_the_warm_state(bilm: Model, tmp_path: Path) -> None:
+    bilm.warm_state = mean_state(bilm, SENTENCES)
+    found = make(bilm, tmp_path, state="warm")(SENTENCES).input
+    expected = Embedder(bilm).embed(SENTENCES, state="warm")
+    torch.testing.assert_close(found[0], torch.from_numpy(expected[0]), rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize(

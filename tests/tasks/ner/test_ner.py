@@ -51,6 +51,12 @@ def test_loss_and_predictions_do_not_depend_on_other_sentences(
     assert model.predict(examples[:6]) == [model.predict([example])[0] for example in examples[:6]]
 
 
+@pytest.mark.parametrize(("scheme", "tags"), [("BIO", "O B-A I-A"), ("BIOUL", "O B-A I-A U-A L-A")])
+def test_the_recipe_says_in_which_scheme_tags_are_predicted(scheme: str, tags: str, recipe: Recipe) -> None:
+    model = make_model(recipe(scheme=scheme), [NerExample(("a",), (Span(0, 1, "A"),))])
+    assert model.tags == tags.split()
+
+
 def test_the_model_learns_its_training_set(recipe: Recipe, examples: list[NerExample]) -> None:
     model = make_model(recipe(dropout=0.0), examples)
     optimizer = torch.optim.Adam(model.parameters(), 0.02)

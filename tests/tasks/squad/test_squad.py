@@ -22,6 +22,8 @@ from elmo.formats import Model, save_native
 from elmo.tasks import trainer
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import TrainedLayers
+from elmo.tasks.ensemble import load_ensemble
+from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.squad.data import SquadExample, parse_question, read_squad
 from elmo.tasks.squad.model import SquadModel, SquadPrediction, SquadRecipe
@@ -110,6 +112,20 @@ def test_sizes_are_the_published_ones(examples: list[SquadExample]) -> None:
         assert sizes["start.weight"] == sizes["end.weight"] == (1, 180)
 
 
+def test_paragraphs_are_cut_by_the_tokenizer_of_the_recipe(tmp_path: Path) -> None:
+    answer = {"text": "Ghent.", "answer_start": 3}
+    paragraph = {"context": "In Ghent.", "qas": [{"id": "1", "question": "Where?", "answers": [answer]}]}
+    (tmp_path / "a.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    for tokenizer, tokens in (("whitespace", ("In", "Ghent.")), ("ptb", ("In", "Ghent", "."))):
+        (example,) = TASK.read(str(tmp_path / "a.json"), make_recipe(tokenizer=tokenizer))
+        assert example.context.tokens == tokens
+
+
+def test_words_of_a_paragraph_count_once_however_many_questions_it_has() -> None:
+    found = [parse_question(f"Ann is in Lyon .\twhere is {name} ?", str.split) for name in ("she", "Ann")]
+    assert TASK.vocabularies(found, make_recipe(words__min_count=2))["words"] == ["is", "Ann", "where", "?"]
+
+
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None, examples: list[SquadExample]) -> None:
     """An example alone has the same loss and prediction as among others; 1e-5 is float32 rounding."""
@@ -156,6 +172,29 @@ def test_the_shortest_texts_work() -> None:
         (found,) = model.predict([example])
     assert found.bounds == (0, 0)
     assert found.score == pytest.approx(1)
+
+
+def test_answers_are_no_longer_than_the_recipe_says() -> None:
+    """Random weights would choose longer ones, too."""
+    found = [parse_question(f"a b c d e f g h i j k l {n}\twhere ?", str.split) for n in range(6)]
+    widest: list[int] = []
+    for longest in (17, 2):
+        model = build(make_recipe(longest_answer=longest), found).eval()
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter)
+        with torch.no_grad():
+            bounds = [prediction.bounds for prediction in model.predict(found)]
+        widest.append(max(last - first + 1 for first, last in bounds))
+    assert widest[0] > 2 >= widest[1]
+
+
+def test_models_with_other_limits_of_answers_are_not_combined(tmp_path: Path) -> None:
+    sets = [str(write_squad(tmp_path / "a.json", 1))] * 2
+    for longest in (2, 3):
+        recipe = make_recipe(longest_answer=longest, training__max_epochs=1)
+        Experiment(ExperimentConfig("squad", recipe, tmp_path / f"run{longest}", *sets, device="cpu")).run()
+    with pytest.raises(ElmoError, match=r"run3: has the setting longest_answer=3, but .*run2 has longest_answer=2"):
+        load_ensemble([tmp_path / "run2", tmp_path / "run3"])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

@@ -66,6 +66,12 @@ def test_the_recipe_is_the_published_one() -> None:
     assert (training.batch_size, training.max_epochs, training.patience) == (80, 500, 200)
 
 
+@pytest.mark.parametrize("number", [1, 3])
+def test_the_recipe_says_how_many_lstms_there_are(number: int) -> None:
+    model = make_model(make_recipe(lstm__layers=number), make_examples())
+    assert (len(model.rnn.layers), model.rnn.width) == (number, 8)
+
+
 def test_the_final_layer_starts_orthonormal() -> None:
     """So it is published (A.5). 1e-5 is float32 rounding."""
     weight = make_model(make_recipe(), make_examples()).emit.weight

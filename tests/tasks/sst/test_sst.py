@@ -125,6 +125,16 @@ def test_each_dropout_is_used(own: dict[str, Any]) -> None:
     assert loss_depends_on_seed(model, examples) == bool(own)
 
 
+def test_dropout_of_words_leaves_elmo_alone(bilm: Model) -> None:
+    examples = [SstExample(("a", "good", "play"), FINE[1])]
+    recipe = make_recipe(dropout=NO_DROPOUT | {"words": 0.9}, elmo__vectors="live", elmo__dropout=0.0)
+    model = make_model(recipe, examples, bilm).train()
+    read: list[torch.Tensor] = []
+    model.hidden.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    model.scores(examples)
+    torch.testing.assert_close(read[0][..., model.words.width :], model.elmo([examples[0].tokens]).input)
+
+
 def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("good 1 2\nbad 3 4\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
@@ -237,6 +247,11 @@ def test_accuracies() -> None:
     scores = TASK.score([SstExample(("a",), label) for label in BINARY], two)
     assert scores["accuracy"] == 50
     assert "binary_accuracy" not in scores
+
+
+def test_a_tie_is_not_positive() -> None:
+    found = LabelPrediction("negative", dict(zip(FINE, [0.0, 0.5, 0.0, 0.5, 0.0], strict=True)))
+    assert TASK.score([SstExample(("a",), "negative")], [found])["binary_accuracy"] == 100
 
 
 @pytest.mark.parametrize(("elmo", "binary"), [("none", False), ("model", False), ("none", True)])

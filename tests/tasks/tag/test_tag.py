@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 import elmo.tasks
 from bridge import make_model
@@ -165,6 +166,20 @@ def test_the_recipe_says_how_much_the_loss_is_smoothed(examples: list[ColumnSent
     assert models[0].loss(examples).item() != pytest.approx(models[1].loss(examples).item(), rel=1e-3)
 
 
+def test_the_loss_is_the_sum_over_the_targets(examples: list[ColumnSentence]) -> None:
+    model, example = make_tagger(make_recipe(label_smoothing=0.0), examples).eval(), examples[0]
+    scores: list[torch.Tensor] = []
+    for head in model.heads:
+        head.register_forward_hook(lambda _, given, made: scores.append(made))
+    loss = model.loss([example])
+    expected = 0.0
+    for target, head, found in zip(model.targets, model.heads, scores, strict=True):
+        assert isinstance(head, LabelHead)
+        places = [head.place(*pair) for pair in zip(example.tokens, example.column(target), strict=True)]
+        expected += F.cross_entropy(found, torch.tensor(places)).item()
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
 def test_vocabularies(examples: list[ColumnSentence]) -> None:
     """The labels of lemmas are rules. A column without values in the training set is not a target."""
     found = TASK.vocabularies(examples, make_recipe(targets=["lemma", "deps", "xpos"]))
@@ -196,6 +211,17 @@ def test_a_rule_that_gives_a_known_lemma_gains(bonus: float, lemma: str) -> None
     assert head.best(torch.tensor([[3.0, 2.5, 2.0]] * 2), ["buses", "dog"]) == [lemma, "dog"]
 
 
+def test_the_recipe_says_how_much_a_known_lemma_gains(examples: list[ColumnSentence]) -> None:
+    """Random weights choose unknown lemmas, too, but not if the others gain more than scores differ."""
+    are_known: list[bool] = []
+    for bonus in (0.0, 1e4):
+        recipe = make_recipe(targets=["lemma"], known_lemma_bonus=bonus)
+        found = make_tagger(recipe, examples).eval().predict(examples)
+        known = set(TASK.vocabularies(examples, recipe)["lemmas"])
+        are_known.append({lemma for prediction in found for lemma in prediction["lemma"]} <= known)
+    assert are_known == [False, True]
+
+
 def test_lemmas_of_the_training_set_are_known(examples: list[ColumnSentence]) -> None:
     """A model of an earlier version, which did not keep the lemmas, still loads."""
     recipe = make_recipe(known_lemma_bonus=4)
@@ -224,6 +250,15 @@ def test_a_treebank_without_lemmas_teaches_none(tmp_path: Path) -> None:
     rows = ("1\tdogs\t_\tNOUN", "2\t_\t_\tPUNCT")
     path.write_text("".join(f"{row}\t_\t_\t0\troot\t_\t_\n" for row in rows) + "\n")
     assert TASK.vocabularies([*read_columns(str(path), None)], make_recipe())["targets"] == ["upos"]
+
+
+def test_rare_rules_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    rows = ("1\tdogs\tdog", "2\tcats\tcat", "3\twent\tgo")
+    path.write_text("".join(f"{row}\t_\t_\t_\t0\troot\t_\t_\n" for row in rows) + "\n")
+    found = [*read_columns(str(path), None)]
+    for least, number in ((1, 2), (2, 1)):
+        assert len(TASK.vocabularies(found, make_recipe(min_rule_count=least))["labels of lemma"]) == number
 
 
 def test_lemmas_whose_rules_are_all_rare_are_refused(examples: list[ColumnSentence]) -> None:
