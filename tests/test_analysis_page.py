@@ -212,7 +212,7 @@ def test_the_projects_page_is_of_the_kept_figures(
 def test_reasons_and_what_the_paper_does_not_say_follow_the_table(page: ModuleType) -> None:
     learned = [one("", "NER, input", {"layer 0": 0.2, "layer 1": 0.3, "layer 2": 0.5})]
     finding = Finding("weights", "x", "m", False, learned, {})
-    reason = "- “At the input, the first biLSTM layer has the largest weight”: a possible reason why this is not seen here is that "
+    reason = "- “At the input, the first biLSTM layer has the largest weight”: a possible reason why this is not seen "
     assert reason in page.section(finding, page.weights(finding), "")
     scores = Table("", "", [], {"NER": {p.BEFORE: 47.9, p.AFTER: 44.8}, "SNLI": {p.BEFORE: 1.0, p.AFTER: 2.0}})
     finding = Finding("finetuning", "x", "m", False, [one("", "NER", {}), scores], {})
