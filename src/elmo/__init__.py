@@ -56,7 +56,8 @@ def _end_kernels() -> None:
 
 
 # When Python ends, kernels keep their threads from Python, whose memory is going. Functions are called from the last
-# registered one to the first. Those of the program come before this one, and may still wait for a thread that computes.
+# registered one to the first. So those that a program registers after it imported elmo may still wait for a thread that
+# computes. Those of before must not: the thread would not come back.
 atexit.register(_end_kernels)
 
 # So the help of the command needn't wait for torch.

@@ -404,6 +404,7 @@ def test_empty_arrays_begin_at_a_cache_line() -> None:
         ({"hidden": np.zeros((4, 4), np.float32)}, r"hidden is \(4, 4\), but must be \(3, 4\)"),
         ({"cell": np.zeros((8, 3), np.float32).T}, "cell must be contiguous in C order"),
         ({"outputs": np.broadcast_to(np.float32(0), (5, 4))}, "outputs must be contiguous"),
+        ({"cell": np.zeros(97, np.uint8)[1:].view(np.float32).reshape(3, 8)}, "cell must be aligned to its numbers"),
         ({"outputs": np.frombuffer(bytes(80), np.float32).reshape(5, 4)}, "outputs is read-only, but must be writable"),
         ({"num_threads": 0}, "num_threads is 0, but must be at least 1"),
     ],
@@ -416,6 +417,17 @@ def test_bad_arguments_are_refused(changed: dict[str, Any], message: str) -> Non
     kernel = _native.Recurrence(*make_layer(8, 4), "float32")
     with pytest.raises(ValueError, match=message):
         kernel.run(batch_sizes=arguments.pop("sizes"), **arguments)
+
+
+def test_results_are_not_written_where_arguments_are_read() -> None:
+    x = np.zeros((4, 4), np.float32)
+    with pytest.raises(ValueError, match="out and x must not overlap"):
+        _native.Linear(normal(1, 4, 4), None, "float32").run(x, x)
+    cells = np.zeros((5, 8), np.float32)
+    outputs, gates, hidden = cells.reshape(-1)[:20].reshape(5, 4), np.zeros((5, 32), np.float32), np.zeros((3, 4))
+    kernel = _native.Recurrence(*make_layer(8, 4), "float32")
+    with pytest.raises(ValueError, match="outputs and cell must not overlap"):
+        kernel.run(gates, [3, 2], hidden.astype(np.float32), cells[:3], outputs)
 
 
 @pytest.mark.parametrize(

@@ -325,6 +325,13 @@ def test_the_native_layer_keeps_nan(level: str) -> None:
         ({"cell_before": np.zeros((8, 3), np.float32).T}, "cell_before must be contiguous in C order"),
         ({"clips": (0.0, None)}, "cell_clip is 0.0, but must be positive, or None for no clip"),
         (
+            {
+                **{"weight_hr": None, "mixed": None, "clips": (None, 3.0), "outputs": np.zeros((5, 8), np.float32)},
+                **{"weight": np.zeros((32, 10), np.float32), "joined": np.zeros((5, 10), np.float32)},
+            },
+            "proj_clip is 3.0, but there is no projection: pass None",
+        ),
+        (
             {"weight": np.zeros((32, 2), np.float32), "joined": np.zeros((5, 2), np.float32)},
             "weight has 2 columns, fewer than the 4 of the hidden state",
         ),

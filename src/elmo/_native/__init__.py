@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo._native.arguments import (
+    check_apart,
     check_array,
     check_depth,
     check_ids,
@@ -136,6 +137,7 @@ class Linear:
         """Write the products of `x` (N, K) to `out` (N, M), which must not overlap. Threads divide the M outputs."""
         check_array("x", x, (len(x), self.in_dim))
         check_array("out", out, (len(x), self.out_dim), written=True)
+        check_apart("out", out, x=x)
         extension().run_linear(self._handle, x, out, len(x), thread_count(num_threads))
 
 
@@ -212,6 +214,7 @@ class Recurrence:
         check_array("hidden", hidden, (num_rows, self.out_dim), written=True)
         check_array("cell", cell, (num_rows, self.dim), written=True)
         check_array("outputs", outputs, (num_tokens, self.out_dim), written=True)
+        check_apart("outputs", outputs, gates=gates, hidden=hidden, cell=cell)
         threads = thread_count(num_threads)
         extension().run_recurrence(self._handle, gates, sizes, hidden, cell, outputs, len(sizes), threads)
 

@@ -66,15 +66,24 @@ def check_depth(name: str, depth: int, precision: str) -> None:
 def check_array(
     name: str, array: NDArray[Any], shape: tuple[int, ...], written: bool = False, dtype: Any = np.float32
 ) -> None:
-    """Refuse an array of another shape or type, one that is not contiguous, or a read-only one to be written."""
+    """Refuse an array of another shape or type, with gaps, not aligned, or read-only although it is to be written."""
     if array.dtype != dtype:
         raise ValueError(f"{name} is {array.dtype}, but must be {np.dtype(dtype)}")
     if array.shape != shape:
         raise ValueError(f"{name} is {array.shape}, but must be {shape}")
     if not array.flags.c_contiguous:
         raise ValueError(f"{name} must be contiguous in C order")
+    if not array.flags.aligned:
+        raise ValueError(f"{name} must be aligned to its numbers")
     if written and not array.flags.writeable:
         raise ValueError(f"{name} is read-only, but must be writable")
+
+
+def check_apart(name: str, array: NDArray[Any], **others: NDArray[Any]) -> None:
+    """Refuse an array to be written that shares memory with one that is still read."""
+    for other, read in others.items():
+        if np.may_share_memory(array, read):
+            raise ValueError(f"{name} and {other} must not overlap")
 
 
 def clip_limit(name: str, value: float | None) -> float:

@@ -4,9 +4,7 @@ namespace elmo {
 namespace {
 
 inline F squash(F v, bool tanh) {
-    if (!tanh) return v < 0.0f ? F{} : v;  // NaN stays NaN
-    const F power = exp_minus_one(v + v);
-    return power / (power + 2.0f);
+    return tanh ? hyperbolic_tangent(v) : v < 0.0f ? F{} : v;  // NaN stays NaN
 }
 
 typedef uint8_t Bytes __attribute__((vector_size(LANES)));

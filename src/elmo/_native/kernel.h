@@ -44,7 +44,8 @@ struct Packed {
     // If true, a block holds the same columns of the four gates, which are columns / 4 apart in the weight. The sums of
     // a tile are then all that a cell needs for its step, which follows while they are in registers.
     bool gates;
-    size_t lanes, blocks, groups;
+    size_t lanes, blocks;
+    size_t groups;  // words of the depth, with the padding to whole steps of a product
     int32_t* words = nullptr;    // [block][group][vector][lane]
     size_t bytes = 0;            // of `words`
     bool for_one_call = false;   // if so, the memory of `words` is kept for the next call

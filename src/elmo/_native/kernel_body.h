@@ -272,7 +272,7 @@ struct Step {
     }
 };
 
-// --- the two calls
+// --- the calls of inference: products, and recurrences
 
 template <class Kind>
 void linear_of(const LinearCall& call, Range blocks, Scratch scratch) {

@@ -1,7 +1,7 @@
 // The Python side: it takes buffers, releases the GIL and puts threads to work.
 //
-// The Python files next to this one check all arguments, where an error message is a line (arguments.py). Only the stable
-// ABI of Python is used (see setup.py), so that one build serves all versions.
+// The Python files next to this one check all arguments, because an error message takes only one line there
+// (arguments.py). Only the stable ABI of Python is used (see setup.py), so that one build serves all versions.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -44,6 +44,8 @@ const Kernels* find(const char* level) {
 // A Python buffer for the time of a call.
 struct Buffer {
     Py_buffer view{};
+    Buffer() = default;
+    Buffer(const Buffer&) = delete;
     ~Buffer() {
         if (view.obj) PyBuffer_Release(&view);
     }
@@ -52,9 +54,9 @@ struct Buffer {
 
 // What keeps threads from asking for the GIL when Python ends.
 //
-// Until Python 3.14, a thread that asks for the GIL then is ended by unwinding its stack. That can't go through frames of
-// C++: they can't be unwound, or by an unwinder other than their own, or they would use Python's objects without the GIL.
-// So such threads wait for the end of the process instead, as Python's own do from 3.14 on.
+// Until Python 3.14, a thread that asks for the GIL then is ended by unwinding its stack. Frames of C++ do not survive
+// that: some can't be unwound, some only by another unwinder than Python's, and the others would release Python's objects
+// without the GIL. So such threads wait for the end of the process instead, as Python's own do from 3.14 on.
 std::atomic<bool> is_ending{false};
 std::atomic<size_t> asking{0};  // threads that have found that Python isn't ending, and ask for the GIL
 pthread_t ending_thread;        // the one that ends Python, and may still compute; set before `is_ending`
@@ -62,6 +64,8 @@ pthread_t ending_thread;        // the one that ends Python, and may still compu
 // The GIL is released for the time of a scope.
 struct Released {
     PyThreadState* state = PyEval_SaveThread();
+    Released() = default;
+    Released(const Released&) = delete;
     ~Released() {
         asking.fetch_add(1);
         if (is_ending.load() && !pthread_equal(pthread_self(), ending_thread)) {
@@ -409,19 +413,22 @@ PyObject* run_adam_rows(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-// A C++ exception must not pass through Python's frames. The only one that can occur here is that memory runs out.
+// A C++ exception must not pass through Python's frames. The only one that is expected is that memory runs out.
 template <PyObject* (*BODY)(PyObject*, PyObject*)>
 PyObject* guarded(PyObject* self, PyObject* args) {
     try {
         return BODY(self, args);
     } catch (const std::bad_alloc&) {
         return PyErr_NoMemory();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+        return nullptr;
     }
 }
 
 PyMethodDef METHODS[] = {
-    {"end", end, METH_NOARGS, "Keep other threads from asking for the GIL, because Python is about to end."},
-    {"levels", levels, METH_NOARGS, "The instruction sets that this machine has kernels for, the best first."},
+    {"end", guarded<end>, METH_NOARGS, "Keep other threads from asking for the GIL, because Python is about to end."},
+    {"levels", guarded<levels>, METH_NOARGS, "The instruction sets that this machine has kernels for, the best first."},
     {"is_intel", is_intel, METH_NOARGS, "Whether the processor is one of Intel's."},
     {"pack_linear", guarded<pack_linear>, METH_VARARGS, "A handle on the packed weight of a product."},
     {"pack_recurrence", guarded<pack_recurrence>, METH_VARARGS, "A handle on the packed weights of a recurrence."},
@@ -438,8 +445,8 @@ PyMethodDef METHODS[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernel", "Packed products and recurrences of LSTMs.", -1, METHODS,
-                      nullptr, nullptr, nullptr, nullptr};
+PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernel", "What is computed in C++, for embedding and for training.",
+                      -1, METHODS, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 }  // namespace elmo

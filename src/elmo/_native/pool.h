@@ -10,6 +10,7 @@
 #include <immintrin.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -34,10 +35,11 @@ inline void relax() {
 // Waits for others that are about to be done. If they are not, they may be waiting for this core, so it is given away.
 template <class Done>
 void spin_until(Done done) {
-    for (int i = 0; !done(); ++i) {
-        if (i < 4000) relax();
-        else std::this_thread::yield();
+    for (int i = 0; i < 4000; ++i) {
+        if (done()) return;
+        relax();
     }
+    while (!done()) std::this_thread::yield();
 }
 
 class SpinBarrier final : public Barrier {
@@ -47,7 +49,8 @@ class SpinBarrier final : public Barrier {
     void wait() override {
         const size_t round = round_.load(std::memory_order_acquire);
         if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
-            // The count is reset before the round is published: who sees the new round may arrive at the next barrier.
+            // The count is reset before the round is published: a thread that sees the new round may arrive at the next
+            // barrier at once.
             arrived_.store(0, std::memory_order_relaxed);
             round_.store(round + 1, std::memory_order_release);
         } else {
@@ -118,7 +121,10 @@ class Pool {
         std::vector<Worker*> team = take(wanted - 1);
         const size_t count = team.size() + 1;
         SpinBarrier barrier(count);
-        for (size_t i = 1; i < count; ++i) team[i - 1]->start([&, i] { job(i, count, barrier); });
+        // Nothing may throw while workers use the variables of this call. Two words are stored in a std::function itself,
+        // where more would need memory, which can run out.
+        const auto part = [&](size_t i) { job(i, count, barrier); };
+        for (size_t i = 1; i < count; ++i) team[i - 1]->start([&part, i] { part(i); });
         job(0, count, barrier);  // the calling thread works too
         for (Worker* worker : team) spin_until([worker] { return worker->done(); });
         std::lock_guard<std::mutex> lock(mutex_);
@@ -134,6 +140,8 @@ class Pool {
     std::vector<Worker*> take(size_t wanted) {
         std::lock_guard<std::mutex> lock(mutex_);
         std::vector<Worker*> team;
+        team.reserve(wanted);
+        const size_t num_idle = std::min(wanted, idle_.size());
         while (team.size() < wanted && !idle_.empty()) {
             team.push_back(idle_.back());
             idle_.pop_back();
@@ -142,11 +150,14 @@ class Pool {
             while (team.size() < wanted) team.push_back(new Worker);
         } catch (const std::system_error&) {  // the system has no more threads; fewer take longer, but suffice
         }
+        num_workers_ += team.size() - num_idle;
+        idle_.reserve(num_workers_);  // so that `run` can put them back without memory of its own
         return team;
     }
 
     std::mutex mutex_;
     std::vector<Worker*> idle_;
+    size_t num_workers_ = 0;  // those that work included
 };
 
 }  // namespace elmo
