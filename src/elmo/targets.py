@@ -58,6 +58,13 @@ def require_parent(path: Path) -> None:
         raise ElmoError(f"{path}: there is no folder {path.parent}; make it first")
 
 
+def require_file_target(path: Path) -> None:
+    """Refuse a path to write a file to as `require_parent` does, and one that is a folder."""
+    require_parent(path)
+    if path.is_dir():
+        raise ElmoError(f"{path}: is a folder; name a file")
+
+
 def require_folder(path: Path) -> None:
     """Refuse a path that is to be a folder, and is something else or lies in something else. It need not exist."""
     found = next(part for part in (path, *path.absolute().parents) if os.path.lexists(part))

@@ -157,6 +157,8 @@ def test_the_word_that_changed_is_first(index: Path, measure: str) -> None:
 def test_words_can_be_measured_in_turns(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uses = ChangeIndex(index, "decade")
     whole = uses.rank(min_count=5)
+    with pytest.raises(ElmoError, match="between: expected the names of two periods, found '1840s'"):
+        uses.rank("1840s", min_count=5)
     monkeypatch.setattr(module, "SUMS_BYTES", 1)
     parts = uses.rank(min_count=5)
     assert [one.word for one in whole] == [one.word for one in parts]

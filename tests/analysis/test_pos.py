@@ -100,6 +100,18 @@ def test_a_label_of_no_training_vector_is_an_error_in_the_score() -> None:
     assert probe.accuracy(vectors, ["a", "z"]) == 0.5
 
 
+@pytest.mark.parametrize("form", ["float16", "float64", "reversed", "read-only"])
+def test_vectors_may_have_any_type_and_order(form: str) -> None:
+    vectors, labels = np.float32([[0], [1], [2], [3]]), ["a", "a", "b", "b"]
+    given = np.float16(vectors) if form == "float16" else np.float64(vectors) if form == "float64" else vectors.copy()
+    if form == "reversed":
+        given = vectors[::-1].copy()[::-1]
+    given.flags.writeable = form != "read-only"
+    wanted, found = (fit_probe(each, labels, each, labels) for each in (vectors, given))
+    assert torch.equal(found.weight, wanted.weight)
+    assert found.predict(given) == labels
+
+
 @pytest.mark.parametrize("labels", [["a"], []])
 def test_labels_must_fit_vectors(labels: list[str]) -> None:
     vectors = np.zeros((2 * len(labels), 3), np.float32)
@@ -133,6 +145,9 @@ def test_most_frequent_tag_by_hand() -> None:
     """ "play" was NN twice and VB once. A new word gets NN, which is the most frequent tag of all."""
     train = [Tagged(["play", "play", "play", "on"], ["NN", "VB", "NN", "IN"])]
     assert most_frequent_tag(train, [Tagged(["play", "on", "new", "play"], ["NN", "IN", "NN", "VB"])]) == 0.75
+    for sets, name in (((train, []), "test"), (([], train), "train")):
+        with pytest.raises(ElmoError, match=f"{name}: holds no token; give tagged sentences"):
+            most_frequent_tag(*sets)
 
 
 # --- the reader

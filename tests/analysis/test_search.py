@@ -439,6 +439,9 @@ def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) ->
         ({"word": "She", "among": ["Park"]}, r"no use of 'Park'; .* \(there is 'park': ignore case"),
         ({"top": 0}, "top: 0 is not positive"),
         ({"any_word": True, "among": ["a"]}, "any_word and among can't be used together"),
+        ({"among": "drama"}, "among: expected a list, found the string 'drama'; split it, or put it in a list"),
+        ({"tags": "NOUN", "tagged": "upos"}, "tags: expected a list, found the string 'NOUN'"),
+        ({"query": "A new play"}, "query: expected a list, found the string 'A new play'"),
         ({"tags": ["NN"]}, "the index has no parts of speech; build it from tagged text"),
         ({"tags": ["X"], "tagged": "upos"}, r"the index has no tag 'X'; it has .*NOUN"),
         ({"tags": ["VERB"], "among": ["a"], "tagged": "upos"}, "no use of 'a' tagged .*VERB"),
@@ -450,7 +453,7 @@ def test_bad_questions_are_explained(model: Embedder, tmp_path: Path, options, s
     build_index(model, [str(tmp_path / "text")], tmp_path / "index", tagged=tagged)
     question = {"word": "play"} | {key: value for key, value in options.items() if key != "tagged"}
     with pytest.raises(ElmoError, match=says):
-        ContextIndex(tmp_path / "index", model).find_neighbors(query=QUERY, **question)
+        ContextIndex(tmp_path / "index", model).find_neighbors(**{"query": QUERY, **question})
 
 
 @pytest.mark.parametrize(
@@ -649,6 +652,8 @@ def test_every_use_has_its_file_and_line_and_is_chosen_by_metadata(model: Embedd
     assert found(year="17*") == {"New", "She"}
     assert [tokens[0] for tokens, _ in index.uses("play", 9, {"year": "1790"})] == ["She"]
     assert index.find_neighbors("play", QUERY, where={"year": "1843"}).num_uses == 2
+    year: Any = 1843
+    assert index.find_neighbors("play", QUERY, where={"year": year}, top=np.int64(2)).num_uses == 2
     with pytest.raises(ElmoError, match="the index has no use of 'drama', year 1843"):
         index.find_neighbors("a", QUERY, among=["drama"], where={"year": "1843"})
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from elmo.analysis.neighbors import find_neighbors
 from elmo.analysis.senses import (
     Separation,
     Uses,
@@ -100,6 +101,17 @@ def test_words_and_layers_that_cannot_be_gathered_are_refused(
 ) -> None:
     with pytest.raises(ElmoError, match=message):
         gather_uses(model, TEXT, word, layer)
+
+
+def test_strings_are_not_taken_for_their_letters(model: Embedder) -> None:
+    with pytest.raises(ElmoError, match="sentence 0: expected a list of tokens, found a string"):
+        list(mark_uses(["I saw it and I left"], "I"))
+    uses = gather_uses(model, mark_uses([["a", "play"]], "a"), "a")
+    with pytest.raises(ElmoError, match="query: expected a list, found the string 'a play'"):
+        nearest_uses(model, uses, "a play", "a")
+    for text, query, says in (([["a"]], "a play", "query: expected"), (["a play"], None, "sentence 0: expected")):
+        with pytest.raises(ElmoError, match=says):
+            find_neighbors(model, text, "a", query)
 
 
 def test_a_query_needs_the_word(model: Embedder) -> None:

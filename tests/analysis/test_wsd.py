@@ -125,6 +125,14 @@ def test_unseen_lemmas_get_the_first_sense_or_none(model: Embedder) -> None:
     assert {name: scores["own"] for name, scores in table.items()} == dict.fromkeys(table, Score(1, 1, 2))
 
 
+def test_a_test_set_may_be_an_iterator(model: Embedder) -> None:
+    """As `read_annotated` returns it."""
+    semcor, test = make_annotated(20, 0), make_annotated(10, 1)
+    wanted = evaluate_wsd(model, semcor, {"x": test}, FIRST)
+    assert evaluate_wsd(model, semcor, {"x": iter(test)}, FIRST) == wanted
+    assert wanted[FIRST_SENSE]["x"].num_instances > 0
+
+
 def test_a_set_without_annotated_words_has_no_score(model: Embedder) -> None:
     test = [Annotated(["new"], [one(NEW, "new%3")])]
     with pytest.raises(ElmoError, match="bare: has no annotated word"):

@@ -98,6 +98,16 @@ def test_what_only_the_softmax_needs_is_not_read(vocabulary: Path, tmp_path: Pat
     assert list(read_weights(tmp_path / "out.hdf5")) == ["0"]
 
 
+def test_a_folder_is_refused_before_anything_is_embedded(
+    model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "text.txt").write_bytes(b"\xff")  # which can't be read
+    with pytest.raises(ElmoError, match="out: is a folder; name a file"):
+        dump_bilm_embeddings(
+            str(vocabulary), str(tmp_path / "text.txt"), str(model[0]), str(model[1]), str(tmp_path / "out")
+        )
+
+
 def test_vectors_of_a_text(model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path) -> None:
     """Each sentence, even a blank one, starts from the state that the previous one left."""
     options, weights, oracle = model

@@ -75,6 +75,15 @@ def test_a_prompt_may_be_read_and_left_out_of_the_mean(folder: Path) -> None:
     np.testing.assert_allclose(found[0], whole[2:].mean(axis=0), atol=ROUNDING, rtol=0)
 
 
+@pytest.mark.parametrize(("prompt", "tokenizer"), [("Search for the U.S. ", "ptb"), ("query:", "whitespace")])
+def test_a_prompt_takes_no_token_of_the_text_with_it(prompt: str, tokenizer: str, folder: Path) -> None:
+    tokens = ElmoTokens(folder, tokenizer=tokenizer)
+    (alone,) = tokens.preprocess(["They saw it."])["input_ids"]
+    features = tokens.preprocess(["They saw it."], prompt=prompt)
+    assert np.array_equal(features["input_ids"][0][features["prompt_length"] :], alone)
+    assert tokens.preprocess([])["input_ids"].shape[0] == 0
+
+
 def test_a_saved_model_needs_no_other_folder(folder: Path, tmp_path: Path) -> None:
     """The mix is saved as it was trained, and `elmo.load` reads the folder of the module."""
     model = build(folder, requires_grad=True)

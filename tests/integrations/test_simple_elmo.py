@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -128,6 +129,12 @@ def test_matches_the_published_vectors(release: str, shared: Path, tmp_path: Pat
             for i in range(10):
                 wanted = np.concatenate(file[str(i)][()], axis=1)
                 np.testing.assert_allclose(found[3 * i + column, : len(wanted)], wanted, atol=2e-6, rtol=0)
+
+
+def test_a_model_can_be_pickled(nlpl: tuple[Path, Oracle], model: ElmoModel) -> None:
+    again = pickle.loads(pickle.dumps(model))
+    sentences = [["A", "new", "play"]]
+    assert np.array_equal(again.get_elmo_vectors(sentences), model.get_elmo_vectors(sentences))
 
 
 def test_strings_are_cut_at_white_space(model: ElmoModel) -> None:

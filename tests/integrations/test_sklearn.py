@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -285,6 +286,16 @@ def test_a_folder_that_was_written_again_is_read_again(tmp_path: Path) -> None:
     make(folder, seed=1)
     after = ElmoVectorizer(folder).transform(TEXTS)
     assert np.abs(after - before).max() > 1e-3
+
+
+def test_a_file_that_was_written_over_is_read_again(tmp_path: Path) -> None:
+    """As by `cp`, which leaves the time of the folder as it was."""
+    folder, other = make(tmp_path / "model")[0], make(tmp_path / "other", seed=1)[0]
+    before = ElmoVectorizer(folder).transform(TEXTS)
+    shutil.copyfile(other / "lm_weights.hdf5", folder / "lm_weights.hdf5")
+    after = ElmoVectorizer(folder).transform(TEXTS)
+    assert np.abs(after - before).max() > 1e-3
+    assert np.array_equal(after, ElmoVectorizer(other).transform(TEXTS))
 
 
 def test_few_models_are_kept(tmp_path: Path, loads: list[str]) -> None:

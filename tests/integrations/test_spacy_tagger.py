@@ -176,7 +176,7 @@ def test_other_columns_are_a_dictionary(chunker: Path) -> None:
     (found,) = elmo.tasks.predict(elmo.tasks.load(chunker, device="cpu"), ["dog runs"])
     assert [doc[i]._.elmo_tags for i in (0, 2)] == [{"chunk": value} for value in found["chunk"]]
     assert [token.tag_ for token in doc] == [found["xpos"][0], "_SP", found["xpos"][1]]
-    assert doc[1]._.elmo_tags == {}
+    assert doc[1]._.elmo_tags == {"chunk": "_"}
     assert [(token.pos_, token.lemma_) for token in doc] == [("NOUN", "a"), ("SPACE", "b"), ("VERB", "c")]
     again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
     assert again[2]._.elmo_tags == doc[2]._.elmo_tags

@@ -16,6 +16,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.schema import require_positive
+from elmo.text.characters import refuse_one_string, refuse_string
 from elmo.wording import counted
 
 _WORD = re.compile(r"\w+")
@@ -133,6 +134,7 @@ def find_neighbors(
     weights = single_layer_weights(layer, embedder.num_layers)
     if query is None and any_word:
         raise ElmoError("all words can be compared with the mean of one only in an index; build one with elmo index")
+    refuse_one_string("query", query)
     sentence = None if query is None else tuple(query)
     words = words_of(word)
     length = len(words)
@@ -215,6 +217,7 @@ class _Text:
 
     def __iter__(self) -> Iterator[Sequence[str]]:
         for tokens in self._sentences:
+            refuse_string(tokens, self.num_sentences)
             self.types.update(dict.fromkeys(tokens))
             if self._wanted(tokens):
                 self.passed_on.append(self.num_sentences)

@@ -189,6 +189,7 @@ class Origins:
         """
         mask = np.ones(len(self), np.bool_)
         for column, value in wanted.items():
+            value = str(value)  # a year may be given as a number
             known, numbers = self.values(column)
             # A value that is there is meant itself, even if it looks like a range, as the file ../letters.txt does.
             fits = str.__eq__ if value in known else _fits

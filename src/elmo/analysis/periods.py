@@ -48,7 +48,9 @@ class Periods:
         """
         # The names of centuries have an en dash, which is hard to type.
         typed = {name.replace("–", "-"): name for name in self.names} | {name: name for name in self.names}
-        first, second = (typed.get(name, name) for name in names or (self.names[0], self.names[-1]))
+        if isinstance(names, str) or (names is not None and len(names) != 2):
+            raise ElmoError(f"between: expected the names of two periods, found {names!r}")
+        first, second = (typed.get(str(name), str(name)) for name in names or (self.names[0], self.names[-1]))
         for name in (first, second):
             if name not in self.names:
                 raise ElmoError(f"there is no period {name!r}; there are {', '.join(self.names)}")

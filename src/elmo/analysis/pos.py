@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ class LinearProbe:
 
     def predict(self, vectors: Vectors) -> list[str]:
         """Predict the label of each vector (N, D)."""
-        scores = F.linear(torch.from_numpy(vectors), self.weight, self.bias)
+        scores = F.linear(_tensor(vectors), self.weight, self.bias)
         return [self.labels[index] for index in scores.argmax(dim=1).tolist()]
 
     def accuracy(self, vectors: Vectors, labels: Sequence[str]) -> float:
@@ -69,7 +70,7 @@ def fit_probe(
     targets = torch.tensor([places[label] for label in labels])
     # The layers of a biLM differ a hundredfold in scale and offset. On scaled features the same weight decays fit all
     # of them. A dimension that never varies has no scale; the minimum keeps it from becoming a division by zero.
-    numbers = torch.from_numpy(vectors)
+    numbers = _tensor(vectors)
     mean, scale = numbers.mean(dim=0), numbers.std(dim=0, correction=0).clamp_min(1e-6)
     weight = torch.zeros(len(names), numbers.shape[1], requires_grad=True)
     bias = torch.zeros(len(names), requires_grad=True)
@@ -158,10 +159,18 @@ def most_frequent_tag(train: Sequence[Tagged], test: Sequence[Tagged]) -> float:
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for word, tag in _pairs(train):
         counts[word][tag] += 1
+    for name, part in (("train", train), ("test", test)):
+        if not any(sentence.tokens for sentence in part):
+            raise ElmoError(f"{name}: holds no token; give tagged sentences")
     commonest = Counter(all_tags(train)).most_common(1)[0][0]
     guess = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
     pairs = list(_pairs(test))
     return sum(guess.get(word, commonest) == tag for word, tag in pairs) / len(pairs)
+
+
+def _tensor(vectors: NDArray[Any]) -> Tensor:
+    """Return vectors of any type and order in memory as float32."""
+    return torch.from_numpy(np.array(vectors, np.float32))
 
 
 def _pairs(sentences: Sequence[Tagged]) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
+from elmo.text.characters import refuse_one_string, refuse_string
 
 CONTEXT = 3
 """Number of tokens that a plot quotes on either side of a use."""
@@ -66,7 +67,8 @@ class Separation:
 
 def mark_uses(sentences: Iterable[Sequence[str]], word: str, *, ignore_case: bool = False) -> Iterator[Annotated]:
     """Annotate the uses of `word` in any tokenized text, without a sense."""
-    for tokens in sentences:
+    for number, tokens in enumerate(sentences):
+        refuse_string(tokens, number)
         places = matches(tokens, [word], ignore_case)
         yield Annotated(list(tokens), [Instance(Target(word, ""), place, place + 1, ()) for place in places])
 
@@ -113,6 +115,7 @@ def nearest_uses(
     Raises:
         ElmoError: If `word` is not a token of `query`.
     """
+    refuse_one_string("query", query)
     if word not in query:
         raise ElmoError(f"the query has no token {word!r}: {' '.join(query)}")
     target = gather_uses(embedder, mark_uses([query], word), word, uses.layer).vectors[0]

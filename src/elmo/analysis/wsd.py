@@ -104,6 +104,7 @@ def evaluate_wsd(
     """
     if layers is None:
         layers = {layer_name(layer): layer for layer in (*range(embedder.num_layers), "mean")}
+    tests = {name: list(test) for name, test in tests.items()}  # each is gone through several times
     for name, test in tests.items():
         require_instances(test, name)
     mixes = _mixes([*layers.values()], embedder.num_layers)

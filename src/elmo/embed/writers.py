@@ -23,7 +23,7 @@ from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.progress import show_progress
 from elmo.schema import require_choice
-from elmo.targets import require_parent
+from elmo.targets import require_file_target
 
 ENDINGS = (".h5", ".hdf5", ".npz", ".parquet")
 DType = Literal["float32", "float16"]
@@ -217,9 +217,7 @@ def check_target(path: Path, overwrite: bool) -> None:
     """
     if path.suffix.lower() not in ENDINGS:
         raise ElmoError(f"{path}: the ending selects the format; use one of {', '.join(ENDINGS)}")
-    require_parent(path)
-    if path.is_dir():
-        raise ElmoError(f"{path}: is a folder; name a file")
+    require_file_target(path)
     if path.is_symlink() and overwrite:
         raise ElmoError(f"{path}: is a link, which the new file would replace; name the file that it leads to")
     if os.path.lexists(path) and not overwrite:  # a link to nothing, too, which would be replaced

@@ -19,7 +19,7 @@ from elmo.formats.bilm_hdf5 import EMBEDDING, NO_WORD, load_bilm
 from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.formats.words import read_words
-from elmo.targets import require_parent
+from elmo.targets import require_file_target
 from elmo.text.characters import SHORTEST, encode_words, refuse_string
 from elmo.text.reading import read_sentences
 
@@ -193,5 +193,5 @@ def _require_file(path: str | Path) -> None:
 
 def _write(path: str | Path, write: Callable[[Path], object]) -> None:
     """Write a file that appears under its name only when it is complete."""
-    require_parent(Path(path))
+    require_file_target(Path(path))
     write_all({Path(path): write})

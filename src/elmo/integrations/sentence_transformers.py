@@ -86,19 +86,21 @@ class ElmoTokens(_InputModule):
             `input_ids`, the ids of the tokens' characters, (B, T, C), zeros at padding; `attention_mask`, (B, T); and
             with a prompt `prompt_length`, its number of tokens, which `Pooling(include_prompt=False)` leaves out.
         """
-        sentences = [self.tokenizer(f"{prompt or ''}{text}") for text in inputs]
+        # Cut apart from the texts: together, a mark between them could belong to either, or join two words.
+        first = self.tokenizer(prompt) if prompt else []
+        sentences = [[*first, *self.tokenizer(text)] for text in inputs]
         if self.lowercase:
             sentences = lower_all(sentences)
         to_ids = self.elmo.as_model().to_ids
         # One token at least, so that a batch of empty texts has padding to be averaged into zeros.
-        longest = max(1, *map(len, sentences))
+        longest = max([1, *map(len, sentences)])
         ids = np.zeros((len(sentences), longest, to_ids(["a"]).shape[1]), np.int64)
         for row, sentence in zip(ids, sentences, strict=True):
             if sentence:
                 row[: len(sentence)] = to_ids(sentence)
         characters = torch.from_numpy(ids)
         features = {"input_ids": characters, "attention_mask": (characters != 0).any(dim=-1).long()}
-        return features | ({"prompt_length": len(self.tokenizer(prompt))} if prompt else {})
+        return features | ({"prompt_length": len(first)} if first else {})
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Add the vectors of the tokens, `token_embeddings` (B, T, D), to the features of `preprocess`."""

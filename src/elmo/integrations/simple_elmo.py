@@ -45,6 +45,7 @@ from torch import Tensor
 from elmo import formats
 from elmo.embed import Embedder
 from elmo.embed.batching import Sentence, check_sentence
+from elmo.embed.embedder import lasting_source
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import Pool
 from elmo.errors import ElmoError
@@ -144,11 +145,13 @@ class ElmoModel:
         require_positive("max_batch_size", max_batch_size)
         is_folder = full and Path(directory).is_dir()
         device = find_device("auto")
-        model = formats.load((is_folder and find_checkpoint(Path(directory))) or directory).to(device)
+        chosen = (is_folder and find_checkpoint(Path(directory))) or directory
+        model = formats.load(chosen).to(device)
         predictor = _Predictor.of(model, device)
         if full and predictor is None:
             raise ElmoError(f"{directory}: has no softmax with its vocabulary, which full=True asks for")
         self._embedder, self._predictor = Embedder(model, device=device), predictor
+        self._embedder.source = lasting_source(chosen)  # by which it can be pickled
         self.batch_size = max_batch_size
         characters = model.config.char_cnn
         self.max_chars = None if characters is None else characters.max_characters_per_token

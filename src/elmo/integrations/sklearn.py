@@ -131,9 +131,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
                 raise ElmoError(f"{name}: expected {wanted}, found {shown(value)}")
 
     def _embedder(self) -> Embedder:
-        path = Path(self.model)
-        written = path.stat().st_mtime_ns if path.exists() else 0
-        return _load(as_text(self.model), written, self.precision, self.device)
+        return _load(as_text(self.model), _state_of(Path(self.model)), self.precision, self.device)
 
     def _num_features(self) -> int:
         embedder = self._embedder()
@@ -153,7 +151,18 @@ def _tokens(document: Document, tokenize: Tokenizer, is_lower: bool) -> Sequence
     return list(map(lower, tokenize(document))) if is_lower else tokenize(document)
 
 
+_FileStates = tuple[tuple[str, int, int], ...]
+"""The name of each file of a model, when it was written, and its size."""
+
+
+def _state_of(path: Path) -> _FileStates:
+    """Return the states of a model's files. The time of its folder says nothing of one that was written over."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    found = ((file.name, file.stat()) for file in files if file.exists())
+    return tuple((name, state.st_mtime_ns, state.st_size) for name, state in found)
+
+
 @lru_cache(MODELS_KEPT)
-def _load(model: str, written: int, precision: Precision, device: str) -> Embedder:
-    """Load a model once per process, and again if its folder or file was modified at another time (`written`)."""
+def _load(model: str, written: _FileStates, precision: Precision, device: str) -> Embedder:
+    """Load a model once per process, and again if its files are other ones by now (`written`)."""
     return load(model, device=device, precision=precision)

@@ -86,6 +86,12 @@ def refuse_string(sentence: object, number: int) -> None:
         )
 
 
+def refuse_one_string(name: str, values: object) -> None:
+    """Raise an ElmoError if an argument that takes several strings is a single one, which is a sequence of letters."""
+    if isinstance(values, str):
+        raise ElmoError(f"{name}: expected a list, found the string {values!r}; split it, or put it in a list")
+
+
 def refuse_strings(sentences: Sequence[object]) -> None:
     """Raise an ElmoError if one of several sentences is a string, or all of them together are one."""
     for number, sentence in enumerate(sentences):

@@ -19,6 +19,7 @@ from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
 from elmo.schema import require_positive, to_mapping
+from elmo.text.characters import refuse_one_string
 from elmo.text.corpus import open_matrix
 
 DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss", "vectors-*.faiss"
@@ -184,6 +185,9 @@ class ContextIndex:
         require_positive("top", top)
         if any_word and among:
             raise ElmoError("any_word and among can't be used together; leave one out")
+        top = int(top)  # faiss takes no numbers of NumPy
+        refuse_one_string("among", among)
+        refuse_one_string("query", query)
         sentence = None if query is None else tuple(query)
         words = words_of(word)
         if any_word and len(words) > 1:

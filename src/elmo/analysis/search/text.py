@@ -14,6 +14,7 @@ from elmo.analysis.origins import PLACES_FILE, Origin, Origins, read_metadata
 from elmo.analysis.tagged import Columns, read_tagged
 from elmo.config import BOS, EOS
 from elmo.errors import ElmoError
+from elmo.text.characters import refuse_one_string
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import PLACE_DTYPE, prepare
 from elmo.text.reading import PLAIN, Reading, expand
@@ -151,6 +152,7 @@ class IndexedText:
         return [id for id, type in enumerate(self.types) if (type.casefold() if ignore_case else type) in wanted]
 
     def _tag_ids(self, tags: Sequence[str]) -> list[int]:
+        refuse_one_string("tags", tags)
         found: list[int] = []
         for tag in tags:
             stem = tag.removesuffix("*")

@@ -21,7 +21,7 @@ from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.nn.devices import find_device
 from elmo.schema import require_choice, require_positive
-from elmo.targets import require_parent
+from elmo.targets import require_file_target
 
 Array = NDArray[np.float32]
 Sentence = Sequence[str]
@@ -196,7 +196,7 @@ class ElmoEmbedder:
             raise ElmoError(f"input_file: expected the lines of a text, found a path; pass open({str(input_file)!r})")
         require_choice("output_format", output_format, _FORMATS)
         path = Path(output_file_path)
-        require_parent(path)
+        require_file_target(path)
         # Each line is needed twice, as a name and as a sentence. `tee` holds no more of them than are embedded at once.
         lines, again = tee(line.strip() for line in input_file)
         vectors = self.embed_sentences(map(str.split, again), batch_size)

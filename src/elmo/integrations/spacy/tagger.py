@@ -28,7 +28,10 @@ FILES = (
 """Files of a run folder that a stored pipeline needs. What there is of a biLM depends on the run."""
 
 OF_SPACES = {"upos": "SPACE", "xpos": "_SP", "feats": EMPTY}
-"""The values of whitespace tokens, which are those that spaCy's own components set. Their lemma is their text."""
+"""The values of whitespace tokens, which are those that spaCy's own components set.
+
+Their lemma is their text, and other columns are empty.
+"""
 
 _PROCESS = os.getpid()
 """The process that imported this module, of which a worker of `nlp.pipe(n_process=2)` may be a fork."""
@@ -120,8 +123,8 @@ class ElmoTagger(StoredAsFolder):
         for doc, found in zip(docs, places, strict=True):
             for target in targets:
                 for token in doc:
-                    if token.is_space and target in (*OF_SPACES, "lemma"):
-                        _set(token, target, OF_SPACES.get(target, token.text))
+                    if token.is_space:
+                        _set(token, target, token.text if target == "lemma" else OF_SPACES.get(target, EMPTY))
             for sentence in found:
                 for target, values in next(predictions).items():
                     for i, value in zip(sentence, values, strict=True):
