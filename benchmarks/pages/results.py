@@ -264,12 +264,8 @@ class Gain(NamedTuple):
 def _all_gains(runs: Iterable[Run], baselines: Mapping[str, Run]) -> list[Gain]:
     """Return the gains of all runs that can be compared with a baseline."""
     pairs = [(run, baselines[run.data]) for run in runs if run.kind != BASELINE and run.data in baselines]
-    scores = [(run, baseline, baseline.scores("test"), run.scores("test")) for run, baseline in pairs]
-    return [
-        Gain(run, baseline, 100 * error_reduction(spread(before)["mean"], spread(after)["mean"]))
-        for run, baseline, before, after in scores
-        if before and after
-    ]
+    scored = [(run, baseline) for run, baseline in pairs if run.scores("test") and baseline.scores("test")]
+    return [Gain(run, baseline, _share_removed(baseline, run)) for run, baseline in scored]
 
 
 def _summary(gains: Sequence[Gain]) -> str:
@@ -386,11 +382,16 @@ def _gain(baseline: Run, run: Run) -> str:
     before, after = baseline.scores("test"), run.scores("test")
     if not before:
         return ""
-    base, mean = spread(before)["mean"], spread(after)["mean"]
-    points = f"{mean - base:+.2f}"
+    points = f"{spread(after)['mean'] - spread(before)['mean']:+.2f}"
     if len(gains := _points(baseline, run)) == len(after) == len(before) > 1:
         points += f" ± {spread(gains)['sd']:.2f}"
-    return f"**{100 * error_reduction(base, mean):.1f} %** ({points})"
+    return f"**{_share_removed(baseline, run):.1f} %** ({points})"
+
+
+def _share_removed(baseline: Run, run: Run) -> float:
+    """Return the share of the baseline's errors on the test set that a run does not make, in percent."""
+    before, after = (spread(one.scores("test"))["mean"] for one in (baseline, run))
+    return 100 * error_reduction(before, after)
 
 
 def _points(baseline: Run, run: Run) -> list[float]:

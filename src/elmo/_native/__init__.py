@@ -36,7 +36,7 @@ from elmo._native.arguments import (
     check_depth,
     check_ids,
     check_lengths,
-    clip_limit,
+    clip_limits,
     is_tanh,
     packed_sizes,
     thread_count,
@@ -179,11 +179,9 @@ class Recurrence:
             raise ValueError(f"weight_hh is {weight_hh.shape}, but must be {wanted}")
         if weight_hr is not None:
             check_array("weight_hr", weight_hr, (self.out_dim, self.dim))
-        elif proj_clip is not None:
-            raise ValueError(f"proj_clip is {proj_clip}, but there is no projection: pass None")
-        clips = clip_limit("cell_clip", cell_clip), clip_limit("proj_clip", proj_clip)
+        limits = clip_limits(cell_clip, proj_clip, has_projection=weight_hr is not None)
         self._handle = extension().pack_recurrence(
-            weight_hh, weight_hr, self.dim, self.out_dim, *clips, code, LEVELS[0]
+            weight_hh, weight_hr, self.dim, self.out_dim, *limits, code, LEVELS[0]
         )
 
     def run(

@@ -86,11 +86,14 @@ def check_apart(name: str, array: NDArray[Any], **others: NDArray[Any]) -> None:
             raise ValueError(f"{name} and {other} must not overlap")
 
 
-def clip_limit(name: str, value: float | None) -> float:
-    """Return the limit of a clip as the extension takes it: infinite for none."""
-    if value is not None and not value > 0:
-        raise ValueError(f"{name} is {value}, but must be positive, or None for no clip")
-    return inf if value is None else value
+def clip_limits(cell_clip: float | None, proj_clip: float | None, *, has_projection: bool) -> tuple[float, float]:
+    """Return the limits of both clips as the extension takes them: infinite for none."""
+    if proj_clip is not None and not has_projection:
+        raise ValueError(f"proj_clip is {proj_clip}, but there is no projection: pass None")
+    for name, value in (("cell_clip", cell_clip), ("proj_clip", proj_clip)):
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} is {value}, but must be positive, or None for no clip")
+    return inf if cell_clip is None else cell_clip, inf if proj_clip is None else proj_clip
 
 
 def thread_count(number: int) -> int:

@@ -10,7 +10,6 @@
 #include <immintrin.h>
 #endif
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -140,8 +139,6 @@ class Pool {
     std::vector<Worker*> take(size_t wanted) {
         std::lock_guard<std::mutex> lock(mutex_);
         std::vector<Worker*> team;
-        team.reserve(wanted);
-        const size_t num_idle = std::min(wanted, idle_.size());
         while (team.size() < wanted && !idle_.empty()) {
             team.push_back(idle_.back());
             idle_.pop_back();
@@ -150,14 +147,11 @@ class Pool {
             while (team.size() < wanted) team.push_back(new Worker);
         } catch (const std::system_error&) {  // the system has no more threads; fewer take longer, but suffice
         }
-        num_workers_ += team.size() - num_idle;
-        idle_.reserve(num_workers_);  // so that `run` can put them back without memory of its own
         return team;
     }
 
     std::mutex mutex_;
     std::vector<Worker*> idle_;
-    size_t num_workers_ = 0;  // those that work included
 };
 
 }  // namespace elmo

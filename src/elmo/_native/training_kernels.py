@@ -18,7 +18,7 @@ from elmo._native.arguments import (
     check_array,
     check_ids,
     check_lengths,
-    clip_limit,
+    clip_limits,
     is_tanh,
     packed_sizes,
     thread_count,
@@ -217,9 +217,9 @@ def lstm_forward(
     check_array("gates", gates, (num_tokens, 4 * size), written=True)
     check_array("cell", cell, (num_tokens, size), written=True)
     check_array("outputs", outputs, (num_tokens, out_size), written=True)
-    _check_projection(weight_hr, mixed, "mixed", (num_tokens, size), joined.dtype, size, out_size, clips[1])
+    _check_projection(weight_hr, mixed, "mixed", (num_tokens, size), joined.dtype, size, out_size)
     arrays = weight, weight_hr, bias, sizes, cell_before, joined, gates, cell, mixed, outputs
-    limits = clip_limit("cell_clip", clips[0]), clip_limit("proj_clip", clips[1])
+    limits = clip_limits(*clips, has_projection=weight_hr is not None)
     dims = size, width, out_size, len(sizes)
     if num_rows:
         extension().run_lstm_forward(*arrays, *dims, *limits, precision, thread_count(num_threads), _level())
@@ -283,9 +283,9 @@ def lstm_backward(
     check_array("d_cell", d_cell, (num_rows, size), written=True)
     check_array("d_gates", d_gates, (num_tokens, 4 * size), written=True, dtype=d_gates.dtype)
     check_array("d_joined", d_joined, (num_tokens, width), written=True)
-    _check_projection(weight_hr, d_out, "d_out", (num_tokens, out_size), d_gates.dtype, size, out_size, clips[1])
+    _check_projection(weight_hr, d_out, "d_out", (num_tokens, out_size), d_gates.dtype, size, out_size)
     kept = weight, weight_hr, sizes, cell_before, gates, cell, outputs
-    limits = clip_limit("cell_clip", clips[0]), clip_limit("proj_clip", clips[1])
+    limits = clip_limits(*clips, has_projection=weight_hr is not None)
     arrays = *kept, d_outputs, d_cells, d_cell, d_gates, d_out, d_joined
     dims = size, width, out_size, len(sizes)
     if num_rows:
@@ -383,13 +383,10 @@ def _check_projection(
     dtype: np.dtype[Any],
     size: int,
     out_size: int,
-    proj_clip: float | None,
 ) -> None:
     if weight_hr is None:
         if size != out_size:
             raise ValueError(f"outputs are {out_size} wide, but must be {size}, as there is no projection")
-        if proj_clip is not None:
-            raise ValueError(f"proj_clip is {proj_clip}, but there is no projection: pass None")
     elif products is None:
         raise ValueError(f"{name} is None, but there is a projection")
     else:

@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 from elmo.cli.shared import on_one_line
-from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.tasks.task import Task, parse_pieces
 from elmo.tasks.trained import TrainedTask
-from elmo.text.choice import UNSEEN, note_on_sentences, sample_of
+from elmo.text.choice import note_on_pipes, note_on_sentences, sample_of
 from elmo.text.decoding import read_lines, shown_name
 from elmo.text.languages import require_code
 from elmo.text.opening import kind_by_name
@@ -84,8 +83,8 @@ def read_unanswered(
     notes: list[str | None] = []
     if tokenizer is None:
         tokenizer = trained.tokenizer_for(None if sample is None else sample.text)
-        if sample is None and tokenizer == "whitespace" != (trained.text or TextConfig()).tokenizer:
-            notes.append(UNSEEN)
+        if sample is None and tokenizer == "whitespace":
+            notes.append(note_on_pipes(trained.text, [path]))
     if sample is not None and task.takes_sentence and "conllu" in task.layouts:  # which the note may advise
         notes.append(note_on_layout(sample.text, layout if layout in SPLIT else "sentences"))
     if layout in SPLIT:

@@ -215,10 +215,21 @@ _TOKENIZED = (
     "this looks like raw text, and the model's training text was cut at spaces, as text is that another program "
     "tokenized; tokenize this text in the same way, or name the tokenizer that comes nearest"
 )
-UNSEEN = (
+_UNSEEN = (
     "it comes from a named pipe, whose beginning can't be looked at, and is cut at spaces; if it is raw text, give it "
     "as standard input (-) or name a tokenizer, and if it is tokenized, pass tokenizer='whitespace'"
 )
+
+
+def note_on_pipes(own: TextConfig | None, paths: Sequence[str]) -> str | None:
+    """Return a sentence if text from a named pipe is cut at spaces, and the model's training text was not.
+
+    Args:
+        own: How the model's training text was cut, or None if that is not known.
+        paths: The files of a text whose beginning could not be looked at, and for which no tokenizer is given.
+    """
+    is_cut_otherwise = own is not None and own.tokenizer != "whitespace"
+    return _UNSEEN if is_cut_otherwise and any(Path(path).is_fifo() for path in paths) else None
 
 
 def note_on_sentences(text: str, language: str | None) -> str | None:
@@ -326,9 +337,9 @@ def choose_for_files(
     if ids and sample is not None and given.get("text") != "conllu":
         sample = sample._replace(text="\n".join(line.partition("\t")[2] for line in sample.text.split("\n")))
     choice = choose_cut(own, None if sample is None else sample.text, encoding=encoding, **given)
-    cuts = own is not None and own.tokenizer != "whitespace" and choice.reading.text != "conllu"
-    if cuts and given.get("tokenizer") is None and sample is None and any(Path(path).is_fifo() for path in paths):
-        choice = replace(choice, notes=(*choice.notes, UNSEEN))
+    is_unseen = sample is None and given.get("tokenizer") is None and choice.reading.text != "conllu"
+    if is_unseen and (note := note_on_pipes(own, paths)) is not None:
+        choice = replace(choice, notes=(*choice.notes, note))
     if sample is not None and (note := note_on_layout(sample.text, choice.reading.text)) is not None:
         choice = replace(choice, notes=(*choice.notes, note))
     if not choice.notes and (note := unknown_note(own, vocabulary_file, sample, choice.reading)):
