@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
 from elmo import _native
 from levels import needs_native
@@ -317,6 +318,23 @@ def test_rows_do_not_depend_on_their_batch_or_on_threads(level: str, precision: 
         np.testing.assert_array_equal(outputs, whole[0][tokens])
         np.testing.assert_array_equal(hidden, whole[1][own])
         np.testing.assert_array_equal(cell, whole[2][own])
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_threads_flush_subnormal_numbers_as_their_caller_does(is_flushed: bool) -> None:
+    """The threads of a pool are older than the call, and may have been started in the other mode."""
+    tiny = np.float32(2**-130)  # below 2^-126, the smallest normal number
+    product = _native.Linear(np.full((1000, 1), tiny, np.float32), None, "float32")
+    ones = np.ones((3, 1), np.float32)
+    for mode in (not is_flushed, is_flushed):
+        if not torch.set_flush_denormal(mode):
+            pytest.skip("this processor can't flush subnormal numbers")
+        try:
+            out = np.full((3, 1000), np.nan, np.float32)
+            product.run(ones, out, 3)
+        finally:
+            torch.set_flush_denormal(False)
+        np.testing.assert_array_equal(out, np.float32(0) if mode else tiny)
 
 
 def test_calls_of_several_threads_do_not_disturb_each_other() -> None:

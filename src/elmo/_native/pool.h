@@ -11,6 +11,7 @@
 #endif
 
 #include <atomic>
+#include <cfenv>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -120,9 +121,16 @@ class Pool {
         std::vector<Worker*> team = take(wanted - 1);
         const size_t count = team.size() + 1;
         SpinBarrier barrier(count);
+        // A program may have its thread flush subnormal numbers to zero. Workers have to do what that thread does, or
+        // results would depend on their number.
+        std::fenv_t mode;
+        std::fegetenv(&mode);
         // Nothing may throw while workers use the variables of this call. Two words are stored in a std::function itself,
         // where more would need memory, which can run out.
-        const auto part = [&](size_t i) { job(i, count, barrier); };
+        const auto part = [&](size_t i) {
+            std::fesetenv(&mode);
+            job(i, count, barrier);
+        };
         for (size_t i = 1; i < count; ++i) team[i - 1]->start([&part, i] { part(i); });
         job(0, count, barrier);  // the calling thread works too
         for (Worker* worker : team) spin_until([worker] { return worker->done(); });
