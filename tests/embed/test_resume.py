@@ -266,7 +266,7 @@ def test_the_same_tokens_in_other_places_are_another_text() -> None:
 
     def checksum(file: str, starts: list[int]) -> str:
         counter = Counter(located=True)
-        counter.add([["A", "b"]])
+        counter.add([LocatedSentence(["A", "b"], "first.txt", "", [0, 2], [1, 3])])
         return counter.add([LocatedSentence(["A", "b"], file, "", starts, [1, 3])]).checksum
 
     assert checksum("a.txt", [0, 2]) == checksum("a.txt", [0, 2])

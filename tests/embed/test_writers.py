@@ -444,6 +444,13 @@ def test_the_size_of_an_index_that_is_left_out_is_told(model: Embedder, folder: 
     assert note == "sentence_to_index is left out: it would take 3 MB; entries are in the text's order"
 
 
+def test_sentences_that_have_no_places_are_refused_as_located(model: Embedder, folder: Path) -> None:
+    sentences = [LocatedSentence(["a"], "a.txt", "", [0], [1]), ["b"]]
+    with pytest.raises(ElmoError, match="sentence 1: does not say where it is from; with located=True, pass"):
+        model.write(folder / "a.parquet", sentences, located=True)
+    assert not list(folder.iterdir())
+
+
 def test_a_file_name_that_is_not_utf8_can_be_written(model: Embedder, folder: Path) -> None:
     sentence = LocatedSentence(["a"], "caf\udce9.txt", "\udce9", [0], [1])
     model.write(folder / "a.parquet", [sentence], located=True)

@@ -55,13 +55,22 @@ class Counter:
         self.progress = EmbeddingProgress()
 
     def add(self, sentences: Sequence[Sentence]) -> EmbeddingProgress:
-        """Add sentences, and return the totals so far."""
+        """Add sentences, and return the totals so far.
+
+        Raises:
+            ElmoError: If the output says where sentences are from, and one doesn't.
+        """
         num_bytes = 0
-        for sentence in sentences:
+        for number, sentence in enumerate(sentences, self.progress.num_sentences):
             text = ("\x1f".join(sentence) + "\x1e").encode("utf-8", "surrogatepass")
             num_bytes += len(text)
             self._hash.update(text)
-            if self._located and isinstance(sentence, LocatedSentence):
+            if self._located:
+                if not isinstance(sentence, LocatedSentence):
+                    raise ElmoError(
+                        f"sentence {number}: does not say where it is from; with located=True, pass the sentences of "
+                        "elmo.text.located.read_located, or leave out located"
+                    )
                 place = repr((sentence.file, sentence.id, sentence.starts, sentence.ends))
                 self._hash.update(place.encode("utf-8", "surrogatepass"))
         self.progress = EmbeddingProgress(
