@@ -21,10 +21,10 @@ from elmo.text.choice import (
     how_to_cut,
     looks_tokenized,
     sample_of,
-    tokenizer_for_query,
     unknown_note,
 )
 from elmo.text.decoding import read_lines
+from elmo.text.query import cut_query, tokenizer_for_query
 from elmo.text.reading import Reading
 from elmo.text.rules import split_sentences
 
@@ -183,6 +183,21 @@ def test_queries_are_cut_as_the_text() -> None:
     assert tokenizer_for_query(RAW, "whitespace", OWN) == "ptb"
     assert tokenizer_for_query(TOKENIZED, "whitespace", OWN) == "whitespace"
     assert tokenizer_for_query(RAW, "whitespace", None) == "whitespace"
+
+
+def test_words_of_a_query_are_cut_unless_they_are_tokens() -> None:
+    words, sentence = cut_query(["U.S.", "don't", "New York"], "He left\nthe U.S., too.", "ptb", None)
+    assert sentence == ["He", "left", "the", "U.S.", ",", "too", "."], "a line end doesn't end it"
+    assert words == ["U.S.", "do n't", "New York"]
+    assert cut_query(["don't"], None, "ptb", None, known=["don't"]).words == ["don't"]
+    assert cut_query(["DON'T"], None, "ptb", None, lowercase=True, known=["don't"]).words == ["don't"]
+    assert cut_query(["don't"], None, "ptb", None, tokenizer="whitespace") == (["don't"], None)
+
+
+def test_the_tokenizer_of_an_index_is_not_run_for_words_that_it_has() -> None:
+    assert cut_query(["in", "on"], None, "os:system", OWN, known=["in", "on"]) == (["in", "on"], None)
+    with pytest.raises(ElmoError, match="the index names tokenizer os:system"):
+        cut_query(["in", "at"], None, "os:system", OWN, known=["in", "on"])
 
 
 def test_text_in_memory_needs_a_tokenizer() -> None:

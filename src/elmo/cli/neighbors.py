@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
@@ -158,9 +157,8 @@ def command(
     from elmo.analysis.search import ContextIndex, is_index
     from elmo.embed.embedder import load
     from elmo.nn.processor import prepare_device
-    from elmo.text.choice import tokenizer_for_query
-    from elmo.text.reading import expand, lower, read_sentences
-    from elmo.text.tokenizers import get_tokenizer
+    from elmo.text.query import cut_query
+    from elmo.text.reading import expand, read_sentences
 
     if as_json and is_given("form"):
         raise ElmoError("--format and --json can't be used together; leave one out")
@@ -191,22 +189,18 @@ def command(
         given: dict[str, Any] = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
         reading = choose_reading(embedder, paths, encoding=encoding, **given).reading
         lowercase = reading.lowercase
-
-    def cut(line: str) -> list[str]:
-        # As a line of the text: a line end would make two sentences of it.
-        line = " ".join(line.splitlines())
-        # Without a SENTENCE, the words have to be cut as the text is, not as the model's training text was. Those that
-        # are tokens of an index are not cut at all.
-        own = None if sentence is None and index is None else embedder.text
-        name = tokenizer or tokenizer_for_query(sentence or word, reading.tokenizer, own)
-        tokens = get_tokenizer(name)(line)
-        return list(map(lower, tokens)) if lowercase else tokens
-
-    tokens = None if sentence is None else cut(sentence)
-    if lowercase:
-        word, among = lower(word), tuple(map(lower, among))
-    known = {*(tokens or ()), *(index.text.types if index else ())}
-    word, *others = (each if known.issuperset(each.split()) else _as_tokens(each, cut) for each in (word, *among))
+    # Without a SENTENCE, the words have to be cut as the text is, not as the model's training text was. Those that are
+    # tokens of an index are not cut at all.
+    own = None if sentence is None and index is None else embedder.text
+    (word, *others), tokens = cut_query(
+        (word, *among),
+        sentence,
+        reading.tokenizer,
+        own,
+        tokenizer=tokenizer,
+        lowercase=lowercase,
+        known=index.text.types if index else (),
+    )
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
     if index is not None:
         found = index.find_neighbors(word, tokens, among=others, tags=tags, where=wanted, **choice)
@@ -231,13 +225,6 @@ def command(
         as_json,
         to_stderr=form != "text",
     )
-
-
-def _as_tokens(word: str, cut: Callable[[str], list[str]]) -> str:
-    """Return the tokens of a word, with spaces between them."""
-    # With a comma after it: the period of an abbreviation would be taken for that of a sentence at the end of a line.
-    tokens = cut(f"{word} ,")
-    return " ".join(tokens[:-1] if tokens[-1:] == [","] else tokens)
 
 
 def _print_lists(found: Neighbors) -> None:

@@ -11,7 +11,8 @@ from elmo.config import TextConfig
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.task import Task, TaskModel
 from elmo.tasks.trainer import predict
-from elmo.text.choice import choose_cut, tokenizer_for_query
+from elmo.text.choice import choose_cut
+from elmo.text.query import tokenizer_for_query
 
 E = TypeVar("E")
 P = TypeVar("P")

@@ -24,7 +24,7 @@ from elmo.text.opening import STDIN, peek_stdin
 from elmo.text.reading import SPLIT, Reading, TextBlock, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
 from elmo.text.suspicion import note_on_layout
-from elmo.text.tokenizers import is_code, language_of, refuse_code
+from elmo.text.tokenizers import language_of, refuse_code
 
 SAMPLE_CHARACTERS, SAMPLE_FILES = 1 << 16, 20
 """How many characters of a text are looked at, and in how many files they are looked for."""
@@ -185,26 +185,6 @@ def tokenizer_of(own: TextConfig | None) -> str:
 def is_lower_case(own: TextConfig | None) -> bool:
     """Return whether a model's training text was converted to lower case; False if that is not known."""
     return own is not None and own.lowercase
-
-
-def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> str:
-    """Return the name of the tokenizer for a sentence that is compared with a text.
-
-    Args:
-        sentence: The sentence, raw or tokenized.
-        of_text: The tokenizer by which the text was cut.
-        own: How the model's training text was cut, for a text that was tokenized by another program.
-
-    Raises:
-        ElmoError: If the text is that of an index, which was cut by a function from outside of this package.
-    """
-    if of_text != "whitespace":
-        refuse_code(of_text, "the index", f"if you trust it, pass tokenizer={of_text!r}")
-        return of_text
-    # Without any marks there is little for a tokenizer to do, and nothing that it could spoil.
-    if own is None or is_code(own.tokenizer) or looks_tokenized(sentence):
-        return "whitespace"
-    return own.tokenizer
 
 
 _UNKNOWN = (
