@@ -1,11 +1,15 @@
-"""Small recipes of tasks."""
+"""Small recipes and models of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import torch
+
+from elmo.formats.model import Model
 from elmo.tasks.recipe import TaskRecipe
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.training.recipes import read_recipe
 
 Recipe = TypeVar("Recipe", bound=TaskRecipe)
@@ -22,3 +26,10 @@ def recipe_maker(kind: type[Recipe], task: str, small: Mapping[str, object]) -> 
         return read_recipe(kind, task, (task,), {**small, **changes})
 
     return make_recipe
+
+
+def make_task_model(task: Any, recipe: TaskRecipe, examples: Sequence[Any], bilm: Model | None = None) -> Any:
+    """Make a model of a task as the first seed does, with the vocabularies of `examples`."""
+    torch.manual_seed(0)
+    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
+    return task.model(recipe, task.vocabularies(examples, recipe), elmo)

@@ -13,6 +13,15 @@ class ElmoError(ValueError):
 
 
 @contextmanager
+def placing(where: object) -> Generator[None]:
+    """Let an `ElmoError` of the context begin with the place that is wrong, such as "train.txt, line 3"."""
+    try:
+        yield
+    except ElmoError as error:
+        raise ElmoError(f"{where}: {error}") from None
+
+
+@contextmanager
 def renaming(found: Path, known: str | Path) -> Generator[None]:
     """Let an `ElmoError` of the context name what the user knows in place of `found`, such as a temporary folder."""
     try:

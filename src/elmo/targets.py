@@ -145,7 +145,7 @@ def unfinished_folder(
             that can be continued.
     """
     with _hold(folder / LOCK, target, make_folder=True, wait=wait) as lock:
-        if _is_of_another_kind(folder, mark):
+        if any((folder / name).exists() for name in (PROGRESS, JOB) if name != mark):
             raise ElmoError(
                 f"{target}: another command was interrupted, and can be continued from {folder}; continue it, name "
                 "another target, or remove that folder"
@@ -156,11 +156,6 @@ def unfinished_folder(
         finally:
             if _is_at(folder / LOCK, lock) and not (is_kept and is_kept()):
                 _remove(folder, lock)
-
-
-def _is_of_another_kind(folder: Path, mark: str | None) -> bool:
-    """Return whether a folder holds work that can be continued, but not by a command whose work has this mark."""
-    return any((folder / name).exists() for name in (PROGRESS, JOB) if name != mark)
 
 
 def remove_leftovers(folder: Path, is_kept: Callable[[], bool] | None = None, *, mark: str | None = None) -> None:
@@ -189,7 +184,8 @@ def _hold(path: Path, target: Path, *, make_folder: bool = False, wait: bool = F
         try:
             if make_folder:
                 folder.mkdir(exist_ok=True)
-            lock = _open_lock(path)
+            _require_no_link(path)
+            lock = path.open("a")  # which changes nothing in it
         except (FileExistsError, FileNotFoundError):
             # The process that had the lock before may just have removed the folder.
             if not (make_folder and attempts_left and folder.parent.is_dir() and _is_folder_or_nothing(folder)):
@@ -201,12 +197,6 @@ def _hold(path: Path, target: Path, *, make_folder: bool = False, wait: bool = F
                 yield lock
                 return
     raise ElmoError(f"{target}: other processes make and remove it all the time; end them")
-
-
-def _open_lock(path: Path) -> IO[str]:
-    """Open or make a file to lock, without changing what is in it."""
-    _require_no_link(path)
-    return path.open("a")
 
 
 def _require_no_link(path: Path) -> None:

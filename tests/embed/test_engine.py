@@ -153,14 +153,14 @@ def test_warm_state_is_where_the_equations_start(kind: tuple[str, str], variant:
 def test_types_are_encoded_as_the_module_does(variant: str) -> None:
     """1e-6 is float32 rounding of numbers near 1."""
     model, words = make_model(variant), sorted({word for sentence in SENTENCES for word in sentence})
-    expected = module_engine(model, "float32").token_vectors(words)
+    expected = module_engine(model, "float32").cache.vectors(words)
     np.testing.assert_allclose(make_encode(model, "float32")(words), expected, rtol=0, atol=1e-6)
 
 
 def test_types_are_encoded_in_bounded_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elmo.embed.type_encoder.TYPES_AT_ONCE", 7)
     model, words = make_model(), [f"w{number}" for number in range(30)]
-    expected = module_engine(model, "float32").token_vectors(words)
+    expected = module_engine(model, "float32").cache.vectors(words)
     np.testing.assert_allclose(make_encode(model, "float32")(words), expected, rtol=0, atol=1e-6)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import resource
 import signal
@@ -34,21 +33,10 @@ ENDINGS = ["h5", "npz", "parquet"]
 SENTENCES = [[f"word{n}", "of", "a"][: n % 4] * (1 + n % 3) for n in range(40)]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
-
-
 @pytest.fixture
 def always_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commit after every window instead of every ten seconds."""
     monkeypatch.setattr(writers, "COMMIT_SECONDS", 0.0)
-
-
-@pytest.fixture
-def never_safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commit nothing before the end, even if a busy machine takes more than ten seconds."""
-    monkeypatch.setattr(writers, "COMMIT_SECONDS", math.inf)
 
 
 def until(end: int) -> Iterator[list[str]]:

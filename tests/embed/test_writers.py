@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -14,8 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
-from elmo import formats
-from elmo.embed import Embedder, writers
+from elmo.embed import Embedder
 from elmo.embed.description import find_vectors
 from elmo.embed.npz import NpzWriter
 from elmo.embed.sentence_embedder import WINDOW_BATCHES
@@ -25,19 +23,10 @@ from make_bilm_hdf5 import make
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
 
+pytestmark = pytest.mark.usefixtures("never_safe")
+
 SENTENCES = [["A", "new", "play"], [], ["Fußball", "🎭", "\0"], ["A", "new", "play"], ["a"] * 40]
 CHOICES = [("all", None), ("top", None), ("all", "mean"), ("mean", "first-last")]
-
-
-@pytest.fixture(autouse=True)
-def never_safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commit nothing before the end, even if a busy machine takes more than ten seconds (see `test_resume.py`)."""
-    monkeypatch.setattr(writers, "COMMIT_SECONDS", math.inf)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
 
 
 @pytest.fixture

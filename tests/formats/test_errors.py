@@ -132,12 +132,6 @@ def test_a_group_in_place_of_a_data_set(folder: Path) -> None:
     assert_refused(folder, WEIGHTS_FILE, "'CNN_proj/W_proj'")
 
 
-@pytest.mark.parametrize("text", ["{", "", '{"lstm": ]', "not json"])
-def test_options_that_are_no_json(text: str, folder: Path) -> None:
-    (folder / OPTIONS_FILE).write_text(text, encoding="utf-8")
-    assert_refused(folder, OPTIONS_FILE, "not valid JSON")
-
-
 def test_options_that_are_no_text(folder: Path) -> None:
     (folder / OPTIONS_FILE).write_bytes(b"\x89HDF\xff\xfe")
     assert_refused(folder, OPTIONS_FILE, "not valid JSON")

@@ -422,8 +422,11 @@ def test_absurd_options(key: str, value: object, kind: str, folder: Path, tmp_pa
     assert_refused(path.parent, path.name, key, says)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "1" * 10_000, '{"lstm": {"cell_clip": NaN}}', "Infinity"])
-def test_settings_that_break_a_parser(text: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["{", "", '{"lstm": ]', "not json", "[" * 100_000, "1" * 10_000, '{"lstm": {"cell_clip": NaN}}', "Infinity"],
+)
+def test_settings_that_are_no_json_or_break_a_parser(text: str, folder: Path) -> None:
     (folder / OPTIONS_FILE).write_text(text, encoding="utf-8")
     assert_refused(folder, OPTIONS_FILE, "not valid JSON")
 

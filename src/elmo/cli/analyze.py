@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import add_options, device_option, examples, json_option, print_result
+from elmo.cli.shared import add_options, device_option, examples, json_option, print_result, set_option
 from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 
@@ -74,13 +74,7 @@ TASKS = (
         metavar="NAME",
         help="Name of the task in tables; give one for each --task, or none.",
     ),
-    click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="[TASK:]KEY=VALUE",
-        help="Change one key of all recipes, or of one task's recipe. May be repeated.",
-    ),
+    set_option("Change one key of all recipes, or of one task's recipe. May be repeated.", metavar="[TASK:]KEY=VALUE"),
     click.option(
         "--seeds",
         type=click.IntRange(1),

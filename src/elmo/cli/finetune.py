@@ -17,6 +17,7 @@ from elmo.cli.shared import (
     is_given,
     json_option,
     print_result,
+    set_option,
     text_options,
 )
 from elmo.errors import ElmoError
@@ -74,13 +75,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="With --new-softmax: predict only words that occur at least this often.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change one key of the training settings. May be repeated. Options such as --epochs take precedence.",
-)
+@set_option("Change one key of the training settings. May be repeated. Options such as --epochs take precedence.")
 @device_option
 @text_options
 @json_option

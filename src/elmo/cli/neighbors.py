@@ -132,12 +132,8 @@ def command(
     where: tuple[str, ...],
     form: str,
     device: str,
-    tokenizer: str | None,
-    text: str | None,
-    encoding: str,
-    lowercase: bool | None,
-    language: str | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Find the uses of a word in TEXT (files, globs, or - for standard input) that are nearest to its use in SENTENCE.
 
@@ -181,14 +177,11 @@ def command(
         refuse_given(["text", "encoding", "language"], f"on {folder}, whose text was read when it was built")
         # An index has settings of its own, which decide how the query has to be read, or its words would not be found.
         reading = index.text.corpus.reading
-        lowercase = reading.lowercase if lowercase is None else lowercase
     elif among or tags or where:
         raise ElmoError("--among, --tag and --where need an index; build one with elmo index")
     else:
         paths = expand(texts)
-        given: dict[str, Any] = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
-        reading = choose_reading(embedder, paths, encoding=encoding, **given).reading
-        lowercase = reading.lowercase
+        reading = choose_reading(embedder, paths, **given).reading
     # Without a SENTENCE, the words have to be cut as the text is, not as the model's training text was. Those that are
     # tokens of an index are not cut at all.
     own = None if sentence is None and index is None else embedder.text
@@ -197,8 +190,8 @@ def command(
         sentence,
         reading.tokenizer,
         own,
-        tokenizer=tokenizer,
-        lowercase=lowercase,
+        tokenizer=given["tokenizer"],
+        lowercase=reading.lowercase if given["lowercase"] is None else given["lowercase"],
         known=index.text.types if index else (),
     )
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)

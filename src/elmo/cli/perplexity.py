@@ -69,9 +69,8 @@ def command(
     from elmo.pretrain.perplexity import Perplexity, score_sentences
     from elmo.text.reading import expand, read_sentences
 
-    paths, encoding = expand(texts), reading.pop("encoding")
-    loaded = load(model)
-    choice = choose_reading(loaded, paths, encoding=encoding, **reading)
+    paths, loaded = expand(texts), load(model)
+    choice = choose_reading(loaded, paths, **reading)
     text = read_sentences(paths, choice.reading)
     scores: Iterable[SentenceScore] = score_sentences(loaded.to(use_device(device)), text, state, batch_size)
     # Sentences stream through: they are scored, printed and added up one batch at a time.

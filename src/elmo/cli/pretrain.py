@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from elmo.cli.shared import STOPPED, device_option, examples, json_option, note_on_text, print_result
+from elmo.cli.shared import STOPPED, device_option, examples, json_option, note_on_text, print_result, set_option
 from elmo.errors import ElmoError
 from elmo.wording import perplexity_text
 
@@ -47,13 +47,7 @@ if TYPE_CHECKING:
     help="Start from the weights of MODEL instead of random ones. Name the recipe that it was trained with, too. "
     "CORPUS must have its vocabulary.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change one key of the recipe. May be repeated. Options such as --max-steps take precedence.",
-)
+@set_option("Change one key of the recipe. May be repeated. Options such as --max-steps take precedence.")
 @click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Stop after this many steps.")
 @click.option(
     "--max-minutes",

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -16,8 +16,9 @@ from click.core import ParameterSource
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
-    from elmo.config import TextConfig
     from elmo.embed.layers import Layers
+    from elmo.embed.sentence_embedder import SentenceEmbedder
+    from elmo.formats.model import Model
     from elmo.text.choice import Choice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -69,6 +70,11 @@ precision_option = click.option(
     help="Precision of the computation. bf16, int8 (CPUs only) and float16 (GPUs only) are faster and less exact. "
     "auto: bf16 where that is faster.",
 )
+
+
+def set_option(help: str, metavar: str = "KEY=VALUE") -> Callable[[Command], Command]:
+    """Return the option `--set`, which may be repeated. Its parameter is `overrides`, for `parse_override`."""
+    return click.option("--set", "overrides", multiple=True, metavar=metavar, help=help)
 
 
 def examples(*lines: str) -> str:
@@ -278,21 +284,16 @@ text_options = add_options(
 """Add the options of `reading_options`, and `--language`, to a command with a model, which knows its own."""
 
 
-class TextModel(Protocol):
-    """What a model knows about the text that it was trained on (see `elmo.formats.model.Model`)."""
+def print_note(path: str, note: str) -> None:
+    """Tell the user what is strange about a text, on stderr."""
+    from elmo.text.decoding import shown_name
 
-    @property
-    def text(self) -> TextConfig | None:
-        """How that text was cut."""
-        ...
-
-    @property
-    def vocabulary_file(self) -> Path | None:
-        """Its words."""
-        ...
+    click.echo(f"elmo: {on_one_line(f'{shown_name(path)}: {note}')}", err=True)
 
 
-def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids: bool = False, **given: Any) -> Choice:
+def choose_reading(
+    model: Model | SentenceEmbedder, paths: Sequence[str], *, encoding: str, ids: bool = False, **given: Any
+) -> Choice:
     """Decide how the text in `paths` is cut for a model, and tell the user what is strange about it.
 
     Args:
@@ -303,11 +304,10 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids
         **given: The other values of `text_options`.
     """
     from elmo.text.choice import choose_for_files
-    from elmo.text.decoding import shown_name
 
     choice, path = choose_for_files(model.text, model.vocabulary_file, paths, encoding=encoding, ids=ids, **given)
     for note in choice.notes:
-        click.echo(f"elmo: {on_one_line(f'{shown_name(path)}: {note}')}", err=True)
+        print_note(path, note)
     return choice
 
 
@@ -320,7 +320,6 @@ def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
         encoding: Their encoding.
     """
     from elmo.text.choice import looks_tokenized, sample_of
-    from elmo.text.decoding import shown_name
     from elmo.text.suspicion import note_on_layout
 
     if text == "conllu" or (sample := sample_of(paths, encoding)) is None:
@@ -333,7 +332,7 @@ def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
             "languages), or --tokenizer whitespace if spaces are right"
         )
     if note is not None:
-        click.echo(f"elmo: {without_controls(shown_name(sample.path))}: {as_typed(note)}", err=True)
+        print_note(sample.path, note)
 
 
 BLOCK_BYTES = 1 << 20

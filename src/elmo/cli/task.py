@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import STOPPED, device_option, encoding_option, examples, json_option, print_result
+from elmo.cli.shared import STOPPED, device_option, encoding_option, examples, json_option, print_result, set_option
 from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 from elmo.wording import counted
@@ -83,13 +83,7 @@ def command() -> None:
     help="First fine-tune MODEL on the training text, write the result to FOLDER, and use it instead of MODEL.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="The run folder.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change one key of the recipe. May be repeated.",
-)
+@set_option("Change one key of the recipe. May be repeated.")
 @click.option(
     "--seeds",
     type=click.IntRange(1),
@@ -196,13 +190,9 @@ def _report(experiment: Experiment, as_json: bool) -> None:
 @click.option(
     "--predictions", type=click.Path(path_type=Path), metavar="OUT", help="Also write the predictions to this file."
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change how FILE is read, as in token_column=1. A smaller training.batch_size=N saves memory, but changes the "
-    "scores of recipes with elmo.layer_norm slightly.",
+@set_option(
+    "Change how FILE is read, as in token_column=1. A smaller training.batch_size=N saves memory, but changes the "
+    "scores of recipes with elmo.layer_norm slightly."
 )
 @device_option
 @json_option
@@ -278,9 +268,7 @@ def evaluate(
 @click.argument("task")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @click.option("--recipe", metavar="FILE", help="A YAML file. Default: the package's recipe of the task.")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change how FILE is read, as in token_column=1."
-)
+@set_option("Change how FILE is read, as in token_column=1.")
 def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple[str, ...]) -> None:
     """Print the sentences of a task's FILEs, each once, to pretrain or fine-tune a biLM on them.
 

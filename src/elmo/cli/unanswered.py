@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
-from elmo.cli.shared import on_one_line
+from elmo.cli.shared import print_note
 from elmo.errors import ElmoError
 from elmo.tasks.task import Task, parse_pieces
 from elmo.tasks.trained import TrainedTask
 from elmo.text.choice import note_on_pipes, note_on_sentences, sample_of
-from elmo.text.decoding import read_lines, shown_name
+from elmo.text.decoding import read_lines
 from elmo.text.languages import require_code
 from elmo.text.opening import kind_by_name
 from elmo.text.reading import SPLIT, Reading, raw_sentences
@@ -94,5 +92,5 @@ def read_unanswered(
     else:
         pieces = task.pieces(read_lines(path, encoding))
     for note in filter(None, notes):
-        click.echo(f"elmo: {on_one_line(f'{shown_name(path)}: {note}')}", err=True)
+        print_note(path, note)
     return parse_pieces(task, pieces, path, get_tokenizer(tokenizer))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from elmo.errors import ElmoError
 
@@ -43,15 +43,7 @@ def make_safe(file: BinaryIO) -> int:
     return file.tell()
 
 
-class Closeable(Protocol):
-    """Anything that can be closed."""
-
-    def close(self) -> None:
-        """Close it."""
-        ...
-
-
-def close_all(*files: Closeable) -> None:
+def close_all(*files: Any) -> None:
     """Close files, whether they are complete or not.
 
     Errors of the system are ignored: data that a full disk refuses now was not committed, so no later run relies on it.

@@ -134,7 +134,7 @@ class Embedder(SentenceEmbedder):
         state = self._before(len(window), options)
         size = None if options.carry else options.batch_size
         types, numbered = number_types(window)
-        vectors = self.engine.token_vectors(types)
+        vectors = self.engine.cache.vectors(types)
         for indices in plan_batches([len(sentence) for sentence in window], self.batch_tokens, size):
             batch = PackedBatch.of([numbered[index] for index in indices])
             before = _take_rows(state, indices) if options.carry and state else state

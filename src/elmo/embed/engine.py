@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from elmo import _native
 from elmo.embed.batching import PackedBatch
 from elmo.embed.packed_engine import PackedEngine, States
+from elmo.embed.type_cache import TypeCache
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.schema import require_choice
@@ -37,13 +38,13 @@ PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 
 class Engine(Protocol):
-    """The interface of a biLM that is ready to run. `precision` is the resolved one, never "auto"."""
+    """The interface of a biLM that is ready to run. `precision` is the resolved one, never "auto".
+
+    `cache` gives the vectors of words: layer 0, which both directions share.
+    """
 
     precision: str
-
-    def token_vectors(self, words: Sequence[str]) -> Array:
-        """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""
-        ...
+    cache: TypeCache
 
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None
@@ -51,7 +52,7 @@ class Engine(Protocol):
         """Run a batch.
 
         Args:
-            vectors: (N, P) vectors of distinct words, as `token_vectors` returns them.
+            vectors: (N, P) vectors of distinct words, as `cache.vectors` returns them.
             batch: Sentences as indices into `vectors`.
             weights: One weight per layer, or None to keep the layers apart.
             before: The LSTM state that each sentence starts from, or one row from which all do; None stands for zeros.

@@ -58,10 +58,6 @@ class ModuleEngine:
         self._bilm, self._to_ids, self._device, self._dtype = bilm, to_ids, device, TORCH_TYPES[precision]
         self.cache = TypeCache(self._encode, bilm.config.lstm.projection_dim, stored=types)
 
-    def token_vectors(self, words: Sequence[str]) -> Array:
-        """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""
-        return self.cache.vectors(words)
-
     @torch.inference_mode()
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None

@@ -50,10 +50,6 @@ class PackedEngine:
         names = ("forward_lstm", "backward_lstm")[: 2 if model.config.bidirectional else 1]
         self._directions = [_Direction(lstm, weights, name, self._kernels, precision) for name in names]
 
-    def token_vectors(self, words: Sequence[str]) -> Array:
-        """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""
-        return self.cache.vectors(words)
-
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None
     ) -> tuple[Array, States | None]:

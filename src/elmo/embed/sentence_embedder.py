@@ -23,7 +23,7 @@ from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.formats.model import STATES, State
 from elmo.schema import require_choice, require_positive
 from elmo.text.choice import FEWEST_TOKENS, MOST_TOKENS, how_to_cut, note_on_words
-from elmo.text.located import RawSentence, cut_text
+from elmo.text.located import LocatedSentence, cut_text
 
 if TYPE_CHECKING:
     import torch
@@ -304,7 +304,7 @@ class SentenceEmbedder(ABC):
             model.tokenize("They didn't play. We did.")  # [["They", "did", "n't", "play", "."], ["We", "did", "."]]
             ```
         """
-        return [sentence.tokens for sentence in self._cut(text, tokenizer, language)]
+        return [list(sentence) for sentence in self._cut(text, tokenizer, language)]
 
     def embed_text(
         self,
@@ -336,18 +336,18 @@ class SentenceEmbedder(ABC):
         """
         sentences = self._cut(text, tokenizer, language)
         # A sentence without tokens gives an array of the right shape if the text has none.
-        arrays = self.embed([sentence.tokens for sentence in sentences] or [[]], layers=layers, state=state)
+        arrays = self.embed(sentences or [[]], layers=layers, state=state)
         return EmbeddedText(
-            [token for sentence in sentences for token in sentence.tokens],
-            [span for sentence in sentences for span in sentence.spans],
-            [number for number, sentence in enumerate(sentences) for _ in sentence.tokens],
+            list(chain.from_iterable(sentences)),
+            [span for sentence in sentences for span in zip(sentence.starts, sentence.ends, strict=True)],
+            [number for number, sentence in enumerate(sentences) for _ in sentence],
             np.concatenate(arrays, axis=-2),
         )
 
-    def _cut(self, text: str, tokenizer: str | None, language: str | None) -> list[RawSentence]:
+    def _cut(self, text: str, tokenizer: str | None, language: str | None) -> list[LocatedSentence]:
         """Cut a raw text. Of the first one that is long enough, warn if its words are not those of the model."""
         sentences = cut_text(text, how_to_cut(self.text, text, tokenizer, language))
-        tokens = list(islice(chain.from_iterable(sentence.tokens for sentence in sentences), MOST_TOKENS))
+        tokens = list(islice(chain.from_iterable(sentences), MOST_TOKENS))
         # The file of words is read but once, as programs may pass many short texts.
         if len(tokens) >= FEWEST_TOKENS and not self._has_looked_at_words:
             self._has_looked_at_words = True

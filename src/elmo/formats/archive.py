@@ -108,7 +108,7 @@ def _unpack(path: Path, root: Path) -> None:
             seen.add(name)
             limit -= entry.size
             if limit < 0 or len(seen) > MOST_ENTRIES:
-                raise ElmoError(f"{path}: unpacks to more than an archive of a model of this size can contain")
+                raise _TooMuchError
             target = root.joinpath(*name.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             # "x" refuses to write a file twice, as two names would do on a file system that ignores case.
@@ -186,7 +186,7 @@ def _zip_entries(path: Path) -> Iterator[_Entry]:
             if stat.S_ISLNK(entry.external_attr >> 16):
                 raise ElmoError(f"{path}: refused, because its entry {entry.filename!r} is a link")
         if len(entries) > MOST_ENTRIES or sum(entry.file_size for entry in entries) > room(path.stat().st_size):
-            raise ElmoError(f"{path}: unpacks to more than an archive of a model of this size can contain")
+            raise _TooMuchError
         for entry in entries:
             with archive.open(entry) as stream:
                 yield _Entry(entry.filename, entry.file_size, stream)
@@ -195,7 +195,7 @@ def _zip_entries(path: Path) -> Iterator[_Entry]:
 def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
     # A tar has no table and no size: only reading it shows how much it unpacks to.
     with gzip.open(path) as unfolded:
-        bounded = _Bounded(unfolded, path, limit)
+        bounded = _Bounded(unfolded, limit)
         yield from _members(path, bounded)
         while bounded.read(min(_BLOCK, bounded.left + 1)):  # reads to the end, where gzip verifies its checksum
             pass
@@ -240,20 +240,20 @@ class _ShortHeader(tarfile.TarInfo):
 
 
 class _TooMuchError(Exception):
-    """Raised for an entry whose header is longer than any archive of a model needs."""
+    """Raised for an archive with more files or bytes, or a longer header of an entry, than that of a model needs."""
 
 
 class _Bounded(io.BufferedIOBase):
     """A stream for `tarfile` that raises an error before more than `limit` bytes are read from it."""
 
-    def __init__(self, stream: IO[bytes] | gzip.GzipFile, path: Path, limit: int) -> None:
+    def __init__(self, stream: IO[bytes] | gzip.GzipFile, limit: int) -> None:
         super().__init__()
-        self._stream, self._path, self.left = stream, path, limit
+        self._stream, self.left = stream, limit
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read up to `size` bytes."""
         if size is None or not 0 <= size <= self.left:
-            raise ElmoError(f"{self._path}: unpacks to more than an archive of a model of this size can contain")
+            raise _TooMuchError
         data = self._stream.read(size)
         self.left -= len(data)
         return data

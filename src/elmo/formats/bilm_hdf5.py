@@ -84,11 +84,6 @@ WORD_BILM = [Rename(EMBEDDING, "word_encoder.embedding.weight"), *_LSTMS]
 SOFTMAX = [Rename("softmax/W", "weight"), Rename("softmax/b", "bias")]
 
 
-def format_of(config: BiLMConfig) -> list[Rename]:
-    """Return the layout of a biLM with this configuration."""
-    return WORD_BILM if config.char_cnn is None else BILM
-
-
 def load_bilm(
     weights: Path,
     options: Path,
@@ -182,7 +177,7 @@ def save_bilm(model: Model, folder: Path) -> None:
 
 def _write_weights(model: Model, path: Path) -> None:
     with new_hdf5(path) as add:
-        parts = [(format_of(model.config), model.weights)]
+        parts = [(WORD_BILM if model.config.char_cnn is None else BILM, model.weights)]
         if (softmax := model.stored_softmax) is not None:
             parts.append((SOFTMAX, softmax.weights))
         for format, weights in parts:

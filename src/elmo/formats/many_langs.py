@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from elmo.config import PADDING, BiLMConfig
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.formats.allennlp import NOUN, highway_renames, infer_sizes, lstm_renames, require_dimensions
 from elmo.formats.files import read_json, require_file
 from elmo.formats.model import Model
@@ -75,10 +75,8 @@ def load_many_langs(folder: Path) -> Model:
             raise ElmoError(f"{tokens_path}: {number} {noun} are beyond any real model")
     characters = _read_list(folder / CHARACTERS, num_characters)
     words = _read_list(folder / WORDS, num_words) if num_words else {}
-    try:
+    with placing(f"{folder / CHARACTERS} and {WORDS}"):
         lexicon = Lexicon(words, characters, config.char_cnn.max_characters_per_token)
-    except ElmoError as error:
-        raise ElmoError(f"{folder / CHARACTERS} and {WORDS}: {error}") from None
     require_sizes(config, settings_path or tokens_path)
     # Row 0 is the mask's, so ids are higher by 1. Padding has row 261 as in all our biLMs (`Lexicon.row`), even if the
     # model has fewer characters.

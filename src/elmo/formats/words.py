@@ -66,7 +66,7 @@ def find_list(path: Path) -> Path | None:
     return next((found for found in (path, path.with_name(f"{path.name}.gz")) if os.path.lexists(found)), None)
 
 
-def require_as_many(path: Path, num_words: int, wanted: int, use: str = SCORED) -> None:
+def require_as_many(path: Path, num_words: int, wanted: int, use: str) -> None:
     """Refuse a word list of the wrong length.
 
     Args:
@@ -85,7 +85,7 @@ def read_words(path: Path) -> list[str]:
     return list(read_lines(path))
 
 
-def read_so_many(path: Path, wanted: int, use: str = SCORED) -> list[str]:
+def read_so_many(path: Path, wanted: int, use: str) -> list[str]:
     """Read the lines of a list of about `wanted` words. A much longer list is refused before it is kept in memory."""
     if (num_lines := count_lines(path)) > wanted + _SOME:
         require_as_many(path, num_lines, wanted, use)

@@ -22,6 +22,7 @@ from torch import Tensor
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_model
+from elmo.formats.trained_folder import is_written
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
@@ -232,7 +233,7 @@ class Pretrainer:
             if is_end_new:
                 self._report(reporter)
             # Writing the same once more would remove what was added to the folder since, such as a warm state.
-            if is_end_new or not self.processes.on_first(lambda: self.run_folder.is_saved(self.result, self.figures())):
+            if is_end_new or not self.processes.on_first(lambda: is_written(self.result, self.folder, self.figures())):
                 self.save()
         self.stopped |= self.is_asked_to_stop  # during the last save
         self.is_asked_to_stop = False  # a call after this one goes on

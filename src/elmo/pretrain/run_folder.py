@@ -18,7 +18,7 @@ from elmo.errors import ElmoError
 from elmo.formats.card import TRAINED_FOR, known_figures
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
-from elmo.formats.trained_folder import is_written, save_trained
+from elmo.formats.trained_folder import save_trained
 from elmo.pretrain.checkpoint import PretrainingProgress, save_pretraining_checkpoint
 from elmo.pretrain.processes import Processes, Volume
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
@@ -179,10 +179,6 @@ class PretrainingFolder:
         self.keep()
         save_pretraining_checkpoint(self.checkpoints, tensors, progress)
         save_trained(model, self.path, figures, self.metadata)
-
-    def is_saved(self, model: Model, figures: Mapping[str, str]) -> bool:
-        """Whether the folder already contains this model with these facts."""
-        return is_written(model, self.path, figures)
 
     def figures(
         self, progress: PretrainingProgress, processes: Processes, exchanged: Volume, *, has_trained: bool

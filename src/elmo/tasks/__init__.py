@@ -40,7 +40,7 @@ from typing import Any
 
 import torch
 
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.nn.devices import use_device
 from elmo.tasks.card import Result
 from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig
@@ -220,8 +220,6 @@ def predict(
     tokenize = get_tokenizer(tokenizer or trained.tokenizer_for("\n".join(texts)[:SAMPLE_CHARACTERS]))
     examples: list[Any] = []
     for number, text in enumerate(texts):
-        try:
+        with placing(f"text {number}"):
             examples.append(task.named(task.parse(text, tokenize), "", number))
-        except ElmoError as error:
-            raise ElmoError(f"text {number}: {error}") from None
     return [task.as_json(*pair) for pair in zip(examples, trained.predict(examples), strict=True)]

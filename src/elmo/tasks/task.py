@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
 from elmo.tasks.elmo.input import ElmoInput
@@ -274,10 +274,8 @@ def parse_pieces(
     """
     name = Path(path).name.partition(".")[0] if path != "-" else ""
     for number, (line, text) in enumerate(pieces):
-        try:
+        with placing(f"{shown_name(path)}, line {line}"):
             example = task.named(task.parse(text, tokenize), name, number)
-        except ElmoError as error:
-            raise ElmoError(f"{shown_name(path)}, line {line}: {error}") from None
         # A line may look blank and have characters without width, of which no tokenizer makes a token.
         if not task.takes_sentence or task.length(example):
             yield example

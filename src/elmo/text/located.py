@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.config import TextConfig
@@ -87,16 +86,8 @@ def _with_ids(block: TextBlock, text: str, language: str | None) -> Iterator[tup
             yield id, start + len(id) + 1 + first, sentence
 
 
-@dataclass(frozen=True)
-class RawSentence:
-    """A sentence of a raw text in memory: its tokens, and their places in that text."""
-
-    tokens: list[str]
-    spans: list[tuple[int, int]]
-
-
-def cut_text(text: str, how: TextConfig) -> list[RawSentence]:
-    r"""Cut a raw text into sentences and tokens.
+def cut_text(text: str, how: TextConfig) -> list[LocatedSentence]:
+    r"""Cut a raw text in memory, which has no file, into sentences and tokens. Sentences without tokens are left out.
 
     Lines are paragraphs of any number of sentences, unless `how` says that paragraphs run over several lines, or that
     text had been tokenized before: then a line is a sentence.
@@ -108,9 +99,8 @@ def cut_text(text: str, how: TextConfig) -> list[RawSentence]:
     tokenize = get_tokenizer(how.tokenizer)
     is_tokenized = how.tokenizer == "whitespace" and how.text in ("sentences", "conllu")
     layout = "sentences" if is_tokenized else "wrapped" if how.text == "wrapped" else "paragraphs"
-    found: list[RawSentence] = []
-    for start, sentence in split_text(text, layout, how.language):
-        if tokens := locate(sentence, tokenize):
-            words = [lower(token) if how.lowercase else token for token, *_ in tokens]
-            found.append(RawSentence(words, [(start + first, start + end) for _, first, end in tokens]))
-    return found
+    sentences = (
+        LocatedSentence.of(locate(sentence, tokenize), start, "", "", how.lowercase)
+        for start, sentence in split_text(text, layout, how.language)
+    )
+    return list(filter(None, sentences))

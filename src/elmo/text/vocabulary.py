@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.config import BOS, EOS, PADDING, SPECIAL_WORDS, UNK_ID
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.text.decoding import read_lines
 
 
@@ -62,10 +62,8 @@ class Vocabulary:
     @classmethod
     def of(cls, words: Sequence[str], path: str | Path) -> Vocabulary:
         """Make a vocabulary of words that were read from `path`, and name `path` in errors."""
-        try:
+        with placing(path):
             return cls(words)
-        except ElmoError as error:
-            raise ElmoError(f"{path}: {error}") from None
 
     def write(self, path: str | Path) -> None:
         """Write the words to a UTF-8 file, one per line.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,11 @@ from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.classify.data import TextExample
-from elmo.tasks.classify.model import ClassifyModel, ClassifyRecipe, LabelsPrediction, balanced_weights
+from elmo.tasks.classify.model import ClassifyRecipe, LabelsPrediction, balanced_weights
 from elmo.tasks.classify.task import TASK, score_texts
 from elmo.tasks.common.labels import LabelPrediction
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.trainer import Trainer
-from recipes import recipe_maker
+from recipes import make_task_model, recipe_maker
 
 SMALL = {
     "words.dim": 8,
@@ -62,10 +62,7 @@ def write(path: Path, texts: list[TextExample]) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def make_classifier(recipe: ClassifyRecipe, texts: list[TextExample], bilm: Model | None = None) -> ClassifyModel:
-    torch.manual_seed(0)
-    elmo_input = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
-    return TASK.model(recipe, TASK.vocabularies(texts, recipe), elmo_input)
+make_classifier = partial(make_task_model, TASK)
 
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])

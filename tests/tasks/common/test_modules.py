@@ -18,12 +18,13 @@ from elmo.tasks.common.modules import (
     pool,
     variational_dropout,
 )
+from elmo.tasks.recipe import WordsConfig
 from elmo.text.characters import encode_words
 
 SENTENCES = [["A", "b", "A"], ["c"], ["b", "New"]]
 
 
-@pytest.mark.parametrize("module", [WordEmbedding(["A", "b"], 5), CharacterEmbedding(4, 6, 3)])
+@pytest.mark.parametrize("module", [WordEmbedding(["A", "b"], WordsConfig(5)), CharacterEmbedding(4, 6, 3)])
 def test_a_token_vector_depends_on_its_word_alone(module: torch.nn.Module) -> None:
     vectors = module(SENTENCES)
     assert vectors.shape == (3, 3, module.width)
@@ -41,13 +42,13 @@ def test_words_with_other_characters_have_other_vectors() -> None:
 
 
 def test_a_word_is_looked_up_in_lower_case_too() -> None:
-    words = WordEmbedding(["new", "New", "york"], 3)
+    words = WordEmbedding(["new", "New", "york"], WordsConfig(3))
     assert [words.place(word) for word in ("new", "New", "NEW", "York", "jersey")] == [1, 2, 1, 3, UNKNOWN]
 
 
 def test_the_vector_of_unknown_words_starts_at_zero() -> None:
     """If the training set has no unknown word, this vector is never trained."""
-    assert not WordEmbedding(["new"], 3)([["York"]]).any()
+    assert not WordEmbedding(["new"], WordsConfig(3))([["York"]]).any()
 
 
 def test_bilstms_ignore_padding() -> None:

@@ -34,7 +34,7 @@ def make_words(*vectors: Path, **settings: Any) -> WordsConfig:
 def embed(sentences: list[list[str]], config: WordsConfig) -> WordEmbedding:
     """Make the word vectors of a model that will be trained on `sentences`."""
     torch.manual_seed(0)
-    embedding = WordEmbedding(choose_words(sentences, config), config.dim, trainable=config.are_trained)
+    embedding = WordEmbedding(choose_words(sentences, config), config)
     set_word_vectors(embedding, config)
     return embedding
 

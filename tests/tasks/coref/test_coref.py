@@ -22,10 +22,9 @@ from elmo.tasks.coref.data import Clusters, Document, Mention, format_document, 
 from elmo.tasks.coref.model import CorefModel
 from elmo.tasks.coref.recipe import CorefRecipe
 from elmo.tasks.coref.task import TASK
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.training.metrics import read_rows
 from elmo.training.recipes import read_recipe
-from recipes import recipe_maker
+from recipes import make_task_model, recipe_maker
 
 SMALL = {
     "words.dim": 8,
@@ -71,9 +70,7 @@ def make_documents(number: int = 8, seed: int = 0) -> list[Document]:
 
 
 def build(recipe: CorefRecipe, bilm: Model | None = None) -> CorefModel:
-    torch.manual_seed(0)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
-    return TASK.model(recipe, TASK.vocabularies(make_documents(), recipe), elmo)
+    return make_task_model(TASK, recipe, make_documents(), bilm)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,15 @@ from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
-from elmo.tasks.ner.task import TASK, NerExample, NerModel, NerRecipe
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
+from elmo.tasks.ner.task import TASK, NerExample, NerRecipe
+from elmo.tasks.run_folder import make_elmo_input
 from elmo.training.recipes import read_recipe
+from recipes import make_task_model
 
 Recipe = Callable[..., NerRecipe]
 
 
-def make_model(recipe: NerRecipe, examples: list[NerExample], bilm: Model | None = None) -> NerModel:
-    torch.manual_seed(0)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
-    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+make_model = partial(make_task_model, TASK)
 
 
 def test_the_recipe_is_the_published_one() -> None:

@@ -19,11 +19,10 @@ from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.common.labels import LabelPrediction, label_predictions
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.snli.task import TASK, PairExample, SnliModel, SnliRecipe, soft_align
 from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
-from recipes import recipe_maker
+from recipes import make_task_model, recipe_maker
 
 LABELS = ("entailment", "neutral", "contradiction")
 SMALL = {
@@ -61,9 +60,7 @@ def write_pairs(path: Path, pairs: list[PairExample]) -> None:
 
 
 def build(recipe: SnliRecipe, bilm: Model | None = None) -> SnliModel:
-    torch.manual_seed(0)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
-    return TASK.model(recipe, TASK.vocabularies(make_pairs(), recipe), elmo)
+    return make_task_model(TASK, recipe, make_pairs(), bilm)
 
 
 def test_the_recipe_is_the_published_one() -> None:

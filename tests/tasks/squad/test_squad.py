@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,18 @@ from bridge import make_model
 from commands import run
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
-from elmo.formats import Model, save_native
+from elmo.formats import save_native
 from elmo.tasks import trainer
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import TrainedLayers
 from elmo.tasks.ensemble import load_ensemble
 from elmo.tasks.experiment import Experiment, ExperimentConfig
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.squad.data import SquadExample, parse_question, read_squad
 from elmo.tasks.squad.model import SquadModel, SquadPrediction, SquadRecipe
 from elmo.tasks.squad.task import TASK
 from elmo.text.corpus import Corpus
 from elmo.training.recipes import read_recipe
-from recipes import recipe_maker
+from recipes import make_task_model, recipe_maker
 
 SMALL = {
     "tokenizer": "whitespace",
@@ -77,10 +77,7 @@ def examples(tmp_path: Path) -> list[SquadExample]:
     return read_squad(write_squad(tmp_path / "a.json", 8), str.split)
 
 
-def build(recipe: SquadRecipe, examples: list[SquadExample], bilm: Model | None = None) -> SquadModel:
-    torch.manual_seed(0)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
-    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+build = partial(make_task_model, TASK)
 
 
 def test_the_recipe_is_the_published_one() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,13 @@ from elmo import tasks
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.srl import model as srl_model
 from elmo.tasks.srl.frames import Frame, format_frames
-from elmo.tasks.srl.model import PredicateFinder, SrlExample, SrlModel, SrlRecipe, count_predicates
+from elmo.tasks.srl.model import PredicateFinder, SrlExample, SrlRecipe, count_predicates
 from elmo.tasks.srl.task import TASK
 from elmo.tasks.trainer import predict
 from elmo.training.recipes import read_recipe
-from recipes import recipe_maker
+from recipes import make_task_model, recipe_maker
 
 SMALL = {"words.dim": 6, "words.min_count": 1, "predicate_dim": 4, "lstm.size": 8, "lstm.layers": 3}
 NAMES, VERBS = ("Ann", "Bo", "Cy"), ("sees", "hears", "likes")
@@ -47,10 +47,7 @@ def make_examples(number: int = 30, seed: int = 0) -> list[SrlExample]:
     return examples
 
 
-def make_model(recipe: SrlRecipe, examples: list[SrlExample], bilm: Model | None = None) -> SrlModel:
-    torch.manual_seed(0)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
-    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+make_model = partial(make_task_model, TASK)
 
 
 def test_the_recipe_is_the_published_one() -> None:

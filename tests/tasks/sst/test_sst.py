@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,10 @@ from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.common.labels import LabelPrediction
 from elmo.tasks.common.modules import Packing
 from elmo.tasks.experiment import Experiment, ExperimentConfig
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.sst.task import BINARY, FINE, TASK, SstExample, SstModel, SstRecipe
 from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
-from recipes import recipe_maker
+from recipes import make_task_model, recipe_maker
 
 SMALL = {
     "words.dim": 12,
@@ -75,10 +75,7 @@ def trees(tmp_path: Path, bilm: Model) -> Path:
     return tmp_path
 
 
-def make_model(recipe: SstRecipe, examples: list[SstExample], bilm: Model | None = None) -> SstModel:
-    torch.manual_seed(0)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
-    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+make_model = partial(make_task_model, TASK)
 
 
 def test_the_recipe_is_the_published_one() -> None:

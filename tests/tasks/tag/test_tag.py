@@ -20,15 +20,15 @@ from bridge import make_model
 from commands import run
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
-from elmo.formats import Model, save_native
+from elmo.formats import save_native
 from elmo.tasks.common.columns import ColumnSentence, read_columns
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
+from elmo.tasks.run_folder import make_elmo_input
 from elmo.tasks.tag.lemma_rules import LemmaRule
-from elmo.tasks.tag.model import LabelHead, LemmaHead, TagModel, TagRecipe
+from elmo.tasks.tag.model import LabelHead, LemmaHead, TagRecipe
 from elmo.tasks.tag.task import TASK
 from elmo.tasks.trainer import predict
 from elmo.training.metrics import read_rows
-from recipes import recipe_maker
+from recipes import make_task_model, recipe_maker
 from running import has_rows, started, wait_until
 
 SMALL = {
@@ -69,10 +69,7 @@ def make_conllu(number: int = 30, seed: int = 0) -> str:
 make_recipe = recipe_maker(TagRecipe, "tag", SMALL)
 
 
-def make_tagger(recipe: TagRecipe, examples: list[ColumnSentence], bilm: Model | None = None) -> TagModel:
-    torch.manual_seed(0)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
-    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+make_tagger = partial(make_task_model, TASK)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from elmo.errors import ElmoError
+from elmo.nn.elmo import mask_of
 
 
 def add_sentence_boundary_token_ids(
@@ -46,6 +47,5 @@ def remove_sentence_boundaries(tensor: Tensor, mask: Tensor) -> tuple[Tensor, Te
     Returns:
         (B, T-2, D) with zeros at padding, and its bool mask (B, T-2).
     """
-    lengths = mask.sum(dim=1, keepdim=True) - 2
-    inside = torch.arange(tensor.shape[1] - 2, device=tensor.device) < lengths
+    inside = mask_of(mask.sum(dim=1) - 2, tensor.shape[1] - 2)
     return tensor[:, 1:-1].masked_fill(~inside.unsqueeze(-1), 0), inside

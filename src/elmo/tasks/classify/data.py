@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import cast
 
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.tasks.common.columns import ColumnSentence, read_columns
 from elmo.tasks.common.objects import (
     as_tokens,
@@ -57,10 +57,8 @@ def read_texts(path: str | Path, tokenize: Tokenizer, *, several: bool) -> list[
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip() or (number == 1 and line.strip().lower() == _HEADER):
             continue
-        try:
+        with placing(f"{path}, line {number}"):
             examples.append(_read_line(line, tokenize, several))
-        except ElmoError as error:
-            raise ElmoError(f"{path}, line {number}: {error}") from None
     if not examples:
         raise ElmoError(f"{path}: holds no text; expected a label, a tab and a text on each line, or JSON objects")
     return examples

@@ -102,7 +102,7 @@ class ClassifyModel(TaskModel[TextExample, TextPrediction]):
         self.labels = tuple(vocabularies["labels"])
         self._places = {label: place for place, label in enumerate(self.labels)}
         self.several, self.max_tokens = recipe.several, recipe.max_tokens
-        self.words = WordEmbedding(vocabularies["words"], recipe.words.dim, trainable=recipe.words.are_trained)
+        self.words = WordEmbedding(vocabularies["words"], recipe.words)
         size = recipe.characters
         self.characters = CharacterEmbedding(size.dim, size.filters, size.width)
         width = self.words.width + self.characters.width + elmo.input_width

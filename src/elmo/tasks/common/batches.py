@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.nn.elmo import mask_of
+
 POOL_BATCHES = 50
 """The number of batches whose examples are sorted by length together.
 
@@ -75,7 +77,7 @@ def lengths_of(sentences: Sequence[Sequence[object]]) -> Tensor:
 def padding_mask(lengths: Tensor, device: torch.device) -> Tensor:
     """Return a bool mask (B, T), true at tokens, where T is the longest of `lengths` (B,)."""
     longest = int(lengths.max()) if len(lengths) else 0
-    return (torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)).to(device)
+    return mask_of(lengths, longest).to(device)
 
 
 def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:

@@ -13,6 +13,7 @@ from elmo.nn.char_encoder import CharEncoder, word_lengths
 from elmo.nn.lstm import LSTMLayer
 from elmo.nn.packing import Packing
 from elmo.tasks.common.batches import number_distinct_words, spread_out
+from elmo.tasks.recipe import WordsConfig
 from elmo.text.characters import encode_words
 
 Sentences = Sequence[Sequence[str]]
@@ -32,20 +33,19 @@ class WordEmbedding(nn.Module):
 
     Args:
         words: The words.
-        dim: The width of a vector.
-        trainable: Whether vectors are trained.
+        config: Their width, and whether they are trained.
         dropout: The share of tokens whose word counts as unknown in training, which trains the vector of unknown words.
     """
 
-    def __init__(self, words: Sequence[str], dim: int, *, trainable: bool = True, dropout: float = 0.0) -> None:
+    def __init__(self, words: Sequence[str], config: WordsConfig, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = dropout
         self.places = {word: place for place, word in enumerate(words, 1)}
         # Vectors have a length of about 1, however wide they are. The one of unknown words is zeros, which are neutral:
         # it is never trained if the training set has no unknown word.
-        weight = torch.randn(len(words) + 1, dim) / dim**0.5
+        weight = torch.randn(len(words) + 1, config.dim) / config.dim**0.5
         weight[UNKNOWN] = 0
-        self.weight = nn.Parameter(weight, requires_grad=trainable)
+        self.weight = nn.Parameter(weight, requires_grad=config.are_trained)
 
     @property
     def width(self) -> int:

@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.text.columns import split_columns
 from elmo.text.decoding import read_lines
 from elmo.wording import counted
@@ -90,7 +90,7 @@ def parse_documents(lines: Iterable[str], where: str) -> Iterator[Document]:
     reader: _Reader | None = None
     number = 0
     for number, line in enumerate(lines, 1):
-        try:
+        with placing(f"{where}, line {number}"):
             if match := _BEGIN.fullmatch(line):
                 if reader:
                     raise ElmoError("a document begins before the '#end document' of the previous one")
@@ -102,8 +102,6 @@ def parse_documents(lines: Iterable[str], where: str) -> Iterator[Document]:
                 reader.add(line)
             elif line.strip() and not line.startswith("#"):
                 raise ElmoError(f"is in no document; expected '{BEGIN} (name); part 000' before it")
-        except ElmoError as error:
-            raise ElmoError(f"{where}, line {number}: {error}") from None
     if reader:
         raise ElmoError(f"{where}, line {number}: the text ends within a document; '#end document' is missing")
 

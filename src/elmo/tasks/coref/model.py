@@ -61,7 +61,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         super().__init__(elmo)
         self.recipe = recipe
         self._genres = {genre: number for number, genre in enumerate(genres, 1)}
-        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
+        self.words = WordEmbedding(words, recipe.words)
         size, share, spans = recipe.characters, recipe.dropout.hidden, recipe.spans
         self.characters = CharacterEmbedding(size.dim, size.filters, *size.widths)
         self.word_dropout, self.dropout = nn.Dropout(recipe.dropout.words), nn.Dropout(share)

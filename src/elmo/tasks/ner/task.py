@@ -77,7 +77,7 @@ class NerModel(TaskModel[NerExample, Spans]):
         super().__init__(elmo)
         self.scheme, self.tags = recipe.scheme, tags_for(types, recipe.scheme)
         self._places = {tag: place for place, tag in enumerate(self.tags)}
-        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
+        self.words = WordEmbedding(words, recipe.words)
         size = recipe.characters
         self.characters = CharacterEmbedding(size.dim, size.filters, size.width)
         width = self.words.width + self.characters.width + elmo.input_width

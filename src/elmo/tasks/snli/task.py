@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.schema import require_choice, require_not_negative, require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask, spread_out
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_predictions, score_labels
@@ -96,7 +96,7 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
         # Appendix A.3 adds both regularizations to the model with ELMo alone, because it has more parameters.
         has_elmo = elmo.input_width + elmo.output_width > 0
         self.l2 = recipe.with_elmo.l2 if has_elmo else 0.0
-        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
+        self.words = WordEmbedding(words, recipe.words)
         self.encoder = BiLSTMs(self.words.width + elmo.input_width, (size,), dropout)
         width = 4 * (self.encoder.width + elmo.output_width)
         attention_dropout = nn.Dropout(recipe.with_elmo.attention_dropout if has_elmo else 0.0)
@@ -191,15 +191,13 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
         for number, line in enumerate(read_lines(path), 1):
             if not line.strip():
                 continue
-            try:
+            with placing(f"{path}, line {number}"):
                 values = read_object(line)
                 # The label comes first: pairs without a majority are skipped, whatever else is wrong with them.
                 label = get(values, LABEL, str)
                 if label != NO_LABEL:
                     require_choice(f"key {LABEL!r}", label, recipe.labels)
                     pairs.append(_pair(get(values, PREMISE, str), get(values, HYPOTHESIS, str), tokenize, label))
-            except ElmoError as error:
-                raise ElmoError(f"{path}, line {number}: {error}") from None
         if not pairs:
             raise ElmoError(f"{path}: holds no pair; expected JSON objects with {LABEL}, {PREMISE} and {HYPOTHESIS}")
         return pairs

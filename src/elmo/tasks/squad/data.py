@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.tasks.common.objects import get, parse_json, two_texts
 from elmo.text.decoding import read_blocks
 from elmo.text.rules import sentence_spans
@@ -113,7 +112,7 @@ def _read_part(part: str, tokenize: Tokenizer) -> Iterator[SquadExample]:
     # `split` gives the parts between matches and the groups: with "#3:5" [file, "3", "5", ""], and without only [file].
     file, start, end, *_ = [*_ARTICLES.split(part), "", ""]
     text = "\n".join(read_blocks(file))
-    with _naming(file):
+    with placing(file):
         articles = get(parse_json(text), "data", list)
     for number, article in list(enumerate(articles, 1))[int(start or 0) : int(end) if end else None]:
         title = article.get("title") if isinstance(article, dict) else None
@@ -149,19 +148,10 @@ def _answer(values: object, passage: Passage, where: str) -> tuple[str, Bounds]:
 
 
 def _passage(text: str, tokenize: Tokenizer, where: str) -> Passage:
-    with _naming(where):
+    with placing(where):
         return Passage.of(text, tokenize)
 
 
 def _get(values: object, key: str, kind: type[T], where: str) -> T:
-    with _naming(where):
+    with placing(where):
         return get(values, key, kind)
-
-
-@contextmanager
-def _naming(where: str) -> Generator[None]:
-    """Let an `ElmoError` of the context begin with the place that is wrong."""
-    try:
-        yield
-    except ElmoError as error:
-        raise ElmoError(f"{where}: {error}") from None

@@ -88,7 +88,7 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         super().__init__(elmo)
         size, chars = recipe.size, recipe.characters
         self.dropout, self.longest = recipe.dropout, recipe.longest_answer
-        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
+        self.words = WordEmbedding(words, recipe.words)
         self.characters = CharacterEmbedding(chars.dim, chars.filters, chars.width, dropout=recipe.dropout)
         self.encoder = BiGRU(self.words.width + self.characters.width + elmo.input_width, size)
         self.attention = BiAttention(self.encoder.width + elmo.output_width)
@@ -154,19 +154,10 @@ def bounds_loss(starts: Tensor, ends: Tensor, spans: Sequence[Sequence[Bounds]])
     return (losses[0] + losses[1]).mean()
 
 
-def best_spans(starts: Tensor, ends: Tensor, longest: int) -> tuple[list[Bounds], list[float]]:
-    """Return the span of at most `longest` tokens with the highest p(start) p(end) in each row, and this product.
-
-    `starts` and `ends` (B, T) are probabilities, 0 at padding.
-    """
-    # `unfold` gives for each start the ends of the next `longest` tokens, so no span can be too long or backwards.
-    pairs = starts.unsqueeze(2) * F.pad(ends, (0, longest - 1)).unfold(1, longest, 1)
-    scores, places = pairs.flatten(1).max(dim=1)
-    bounds = [(place // longest, place // longest + place % longest) for place in places.tolist()]
-    return bounds, scores.tolist()
-
-
 def best_prediction(starts: NDArray[np.float32], ends: NDArray[np.float32], longest: int) -> SquadPrediction:
-    """Make a prediction from the probabilities of starts and ends (T,). Answers have at most `longest` tokens."""
-    bounds, scores = best_spans(torch.from_numpy(starts)[None], torch.from_numpy(ends)[None], longest)
-    return SquadPrediction(bounds[0], scores[0], starts, ends)
+    """Return the span of at most `longest` tokens with the highest p(start) p(end), given both probabilities (T,)."""
+    # `unfold` gives for each start the ends of the next `longest` tokens, so no span can be too long or backwards.
+    pairs = torch.from_numpy(starts)[:, None] * F.pad(torch.from_numpy(ends), (0, longest - 1)).unfold(0, longest, 1)
+    score, place = pairs.flatten().max(dim=0)
+    start, offset = divmod(int(place), longest)
+    return SquadPrediction((start, start + offset), float(score), starts, ends)

@@ -109,8 +109,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         self.find_predicates = PredicateFinder(vocabularies["predicates"])
         self.tags = tags_for(vocabularies["roles"], "BIO")
         self._places = {tag: place for place, tag in enumerate(self.tags)}
-        words = recipe.words
-        self.words = WordEmbedding(vocabularies["words"], words.dim, trainable=words.are_trained) if words else None
+        self.words = WordEmbedding(vocabularies["words"], recipe.words) if recipe.words else None
         # One vector for the predicate and one for all other tokens, at first about as long as word vectors are.
         self.predicate = nn.Parameter(torch.randn(2, recipe.predicate_dim) / recipe.predicate_dim**0.5)
         width = elmo.input_width + (self.words.width if self.words else 0)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.text.decoding import read_lines
 from elmo.wording import counted
 
@@ -53,10 +53,8 @@ def read_trees(path: str | Path) -> list[LabelledTree]:
     trees: list[LabelledTree] = []
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
-            try:
+            with placing(f"{path}, line {number}"):
                 trees.append(parse_tree(line))
-            except ElmoError as error:
-                raise ElmoError(f"{path}, line {number}: {error}") from None
     if not trees:
         raise ElmoError(f"{path}: holds no tree; expected one on each line, such as '(3 (2 It) (4 (2 is) (3 fun)))'")
     return trees

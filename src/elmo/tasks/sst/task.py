@@ -113,7 +113,7 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
     def __init__(self, recipe: SstRecipe, words: Sequence[str], labels: Sequence[str], elmo: ElmoInput) -> None:
         super().__init__(elmo)
         self.labels, size, dropout = tuple(labels), recipe.hidden, recipe.dropout
-        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
+        self.words = WordEmbedding(words, recipe.words)
         self.word_dropout = nn.Dropout(dropout.words)
         # Encoder (McCann et al. 2017, sec. 5): a layer with ReLU, then a biLSTM; and the biLSTM over ELMo's output.
         width = self.words.width + elmo.input_width

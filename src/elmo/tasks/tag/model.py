@@ -172,10 +172,7 @@ class TagModel(TaskModel[ColumnSentence, TagPrediction]):
         super().__init__(elmo)
         self.targets = vocabularies["targets"]
         self._smoothing, self._dropout = recipe.label_smoothing, recipe.dropout
-        words = recipe.words
-        self.words = WordEmbedding(
-            vocabularies["words"], words.dim, trainable=words.are_trained, dropout=recipe.word_dropout
-        )
+        self.words = WordEmbedding(vocabularies["words"], recipe.words, dropout=recipe.word_dropout)
         size = recipe.characters
         self.characters = CharacterEmbedding(size.dim, size.filters, *size.widths)
         widths = [self.words.width + self.characters.width + elmo.input_width, *(2 * size for size in recipe.lstm)]
