@@ -245,3 +245,20 @@ def test_leftovers_are_removed_unless_they_are_needed_or_in_use(tmp_path: Path) 
     assert (folder / "parts").is_dir()
     remove_leftovers(folder, is_kept=lambda: False)
     assert not folder.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_link_in_a_work_folder_is_refused(tmp_path: Path) -> None:
+    """Work that is continued is written to the files that are there."""
+    folder = tmp_path / "work"
+    (folder / "parts").mkdir(parents=True)
+    (tmp_path / "letter.txt").write_text("Dear Ann")
+    (folder / "parts" / "data").symlink_to(tmp_path / "letter.txt")
+    (folder / PROGRESS).touch()
+    with (
+        pytest.raises(ElmoError, match="data: is a link, and would be written to; remove it"),
+        unfinished_folder(folder, tmp_path / "a.h5", lambda: False, mark=PROGRESS),
+    ):
+        pass
+    assert (tmp_path / "letter.txt").read_text() == "Dear Ann"
+    assert (folder / PROGRESS).exists()

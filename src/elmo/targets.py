@@ -141,8 +141,8 @@ def unfinished_folder(
         wait: Whether to wait while another process has the lock.
 
     Raises:
-        ElmoError: If another process has the lock and `wait` is false, or if the folder holds work of another kind
-            that can be continued.
+        ElmoError: If another process has the lock and `wait` is false, or if the folder holds a link, or work of
+            another kind that can be continued.
     """
     with _hold(folder / LOCK, target, make_folder=True, wait=wait) as lock:
         if any((folder / name).exists() for name in (PROGRESS, JOB) if name != mark):
@@ -150,6 +150,8 @@ def unfinished_folder(
                 f"{target}: another command was interrupted, and can be continued from {folder}; continue it, name "
                 "another target, or remove that folder"
             )
+        for path in folder.rglob("*"):  # what is in it will be written to
+            _require_no_link(path)
         try:
             with naming(target):
                 yield

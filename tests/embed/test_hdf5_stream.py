@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+import struct
 from pathlib import Path
 
 import h5py
@@ -65,3 +68,16 @@ def test_a_single_data_set_has_a_name_of_its_own(tmp_path: Path, shape: tuple[in
     with h5py.File(tmp_path / "a.h5") as file:
         assert list(file) == ["sentence_vectors"]
         np.testing.assert_array_equal(file["sentence_vectors"][...], array)
+
+
+def test_leaves_of_the_directory_know_their_neighbors() -> None:
+    """The library does without these addresses. Other readers may follow them, from the first leaf to the last."""
+    count = LEAF * TREE + 1
+    file = io.BytesIO(bytes(DATA_START + 4 * count))
+    file.seek(0, io.SEEK_END)
+    describe_data_sets(file, iter([(1, 1)] * count), count, np.dtype("float32"), "")
+    data = file.getvalue()
+    one, two = [found.start() for found in re.finditer(b"TREE\x00\x00", data)]  # 0 is the level of leaves
+    links = [struct.unpack_from("<QQ", data, place + 8) for place in (one, two)]
+    nowhere = 2**64 - 1
+    assert links == [(nowhere, two), (one, nowhere)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -13,13 +14,15 @@ from contextlib import AbstractContextManager, chdir
 from filecmp import cmp
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo import formats
-from elmo.embed import Embedder, Written, writers
+from elmo.embed import Embedder, Pool, Written, writers
+from elmo.embed.hdf5 import HDF5Writer
 from elmo.embed.unfinished import Counter, unfinished_work
 from elmo.errors import ElmoError
 from elmo.targets import work_folder_of
@@ -167,6 +170,56 @@ def test_vectors_are_on_the_disk_before_they_count(
     assert len(named) > 2
     for before, after in zip([-1, *named], named, strict=False):
         assert "flush data" in done[before + 1 : after], f"{done[after]} without new data on the disk"
+
+
+@pytest.mark.parametrize(
+    ("ending", "pool", "others"),
+    [("h5", None, ["lengths", "index"]), ("npz", "mean", ["pooled"]), ("parquet", None, ["ends"])],
+)
+@pytest.mark.usefixtures("always_safe")
+def test_all_files_of_unfinished_work_are_on_the_disk_before_they_count(
+    model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, pool: Pool | None, others: list[str]
+) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def flush(number: int) -> None:
+        done.append(Path(f"/proc/self/fd/{number}").resolve().name)
+        fsync(number)
+
+    def name(path: Path, target: Path) -> Path:
+        if target.name == "progress.json":
+            assert {*others} <= {*done}
+            done.clear()
+            counted.append(target)
+        return replace(path, target)
+
+    counted: list[Path] = []
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(Path, "replace", name)
+    model.write(tmp_path / f"out.{ending}", SENTENCES, batch_size=2, pool=pool)
+    assert len(counted) > 2
+
+
+@pytest.mark.usefixtures("always_safe")
+def test_a_full_disk_is_told_with_what_was_kept(
+    model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with what had been computed."""
+    add, added = HDF5Writer.add, list[int]()
+
+    def fail_at_the_third(writer: HDF5Writer, window: list[Any]) -> None:
+        added.append(len(window))
+        if len(added) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        add(writer, window)
+
+    monkeypatch.setattr(HDF5Writer, "add", fail_at_the_third)
+    with pytest.raises(ElmoError, match="No space left") as caught:
+        model.write(tmp_path / "a.h5", SENTENCES, batch_size=2)
+    progress = json.loads((tmp_path / ".a.h5.unfinished" / "progress.json").read_text())["progress"]
+    assert progress["num_sentences"] == sum(added[:2])
+    assert f"continues after {sum(added[:2])} sentences" in str(caught.value)
 
 
 @pytest.mark.usefixtures("never_safe")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bridge import WORDS
+from bridge import WORDS, make_model
 from elmo import formats
 from elmo.formats import Model
 from elmo.text.vocabulary import Vocabulary
@@ -308,3 +308,25 @@ def test_a_folder_whose_weights_end_in_h5(tmp_path: Path) -> None:
     weights.rename(weights.with_suffix(".h5"))
     for name, tensor in formats.load(tmp_path).bilm.state_dict().items():
         assert torch.equal(tensor, expected[name])
+
+
+def test_saving_over_a_model_removes_its_words(tmp_path: Path) -> None:
+    """They would be taken for those of the new weights."""
+    formats.save_bilm(make_model(softmax=True), tmp_path)
+    assert (tmp_path / "vocab.txt").exists()
+    formats.save_bilm(make_model("three_layers"), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([WEIGHTS_FILE, OPTIONS_FILE])
+
+
+def test_a_softmax_next_to_two_models_belongs_to_neither(tmp_path: Path) -> None:
+    for number, name in enumerate("ab"):
+        folder = make(tmp_path / name, "softmax", seed=number)[0]
+        (folder / OPTIONS_FILE).rename(tmp_path / f"{name}_options.json")
+        with h5py.File(folder / WEIGHTS_FILE) as whole, h5py.File(tmp_path / f"{name}_weights.hdf5", "w") as file:
+            for group in {*whole} - {"softmax"}:
+                whole.copy(group, file)
+    with h5py.File(tmp_path / "b" / WEIGHTS_FILE) as whole, h5py.File(tmp_path / "probabilities.hdf5", "w") as file:
+        whole.copy("softmax", file)
+    assert formats.load(tmp_path / "a_weights.hdf5").softmax is None
+    (tmp_path / "a_weights.hdf5").unlink()
+    assert formats.load(tmp_path / "b_weights.hdf5").softmax is not None

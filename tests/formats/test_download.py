@@ -118,7 +118,15 @@ def test_weights_without_options_are_refused_before_they_are_downloaded(site: Si
     assert WEIGHTS_FILE not in "".join(path for path, _ in site.requests)
 
 
-@pytest.mark.parametrize("page", [b"<!DOCTYPE html>\n<p>Log in", b" \n<HTML lang='en'>"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<!DOCTYPE html>\n<p>Log in",
+        b" \n<HTML lang='en'>",
+        b"\xef\xbb\xbf<!DOCTYPE html><p>Log in",
+        b"<?xml version='1.0'?>\n<!-- sent by\na proxy -->\n<!DOCTYPE html PUBLIC ''>",
+    ],
+)
 def test_a_web_page_in_place_of_a_model_is_refused_and_forgotten(page: bytes, site: Site, tmp_path: Path) -> None:
     archive = make_nlpl.make_zip(tmp_path / "193.zip", make_nlpl.make_folder(tmp_path / "193")[0])
     site.files["/193.zip"] = page
@@ -462,3 +470,46 @@ def test_what_a_stopped_process_fetched_is_kept(number: signal.Signals, site: Si
     site.requests.clear()
     assert get(site) == whole
     assert len(site.ranges()) == 1
+
+
+def test_a_download_is_on_the_disk_before_it_has_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a power cut could leave an empty file whose checksum is recorded."""
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        download, "sync", lambda path: synced.append((path.suffix, (path.parent / "data.bin").exists()))
+    )
+    get(site)
+    assert synced == [(".part", False)]
+
+
+def test_the_checksum_is_recorded_before_the_file_has_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without a checksum is refused until the user removes it."""
+    replace = Path.replace
+
+    def stop(path: Path, target: Path) -> Path:
+        if target.name == "data.bin":
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", stop)
+        with pytest.raises(KeyboardInterrupt):
+            get(site)
+    (record,) = download.cache_folder().glob("*/.download.json")
+    assert json.loads(record.read_text())["files"]["data.bin"]["sha256"] == hashlib.sha256(DATA).hexdigest()
+    assert get(site) == DATA
+
+
+def test_the_cache_is_where_the_system_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ELMO_CACHE", raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert download.cache_folder() == tmp_path / "elmo"
+
+
+def test_a_record_that_is_no_json_says_what_to_do(site: Site) -> None:
+    get(site)
+    (record,) = download.cache_folder().glob("*/.download.json")
+    record.write_text("{")
+    with pytest.raises(ElmoError, match=r"\.download\.json, line 1: not valid JSON .*; remove the folder, and load"):
+        cached_models()

@@ -159,3 +159,12 @@ def test_a_parameter_has_the_checksum_of_its_numbers() -> None:
     wanted = checksum({"a": plain}, {})
     assert checksum({"a": torch.nn.Parameter(plain)}, {}) == checksum({"a": plain.T.contiguous().T}, {}) == wanted
     assert checksum({"a": plain + 1}, {}) != wanted
+
+
+def test_a_link_in_the_place_of_a_half_written_file_is_not_followed(tmp_path: Path) -> None:
+    """A folder may come from a stranger."""
+    (tmp_path / "letter").write_text("Dear Ann")
+    (tmp_path / ".config.json.partial").symlink_to(tmp_path / "letter")
+    write_all({tmp_path / "config.json": lambda path: path.write_text("{}")})
+    assert (tmp_path / "letter").read_text() == "Dear Ann"
+    assert not (tmp_path / "config.json").is_symlink()

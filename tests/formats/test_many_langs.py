@@ -224,6 +224,14 @@ def test_settings_that_make_no_sense(key: str, tmp_path: Path) -> None:
     assert_refused(tmp_path, SETTINGS_FILE, key.split("__")[1])
 
 
+def test_a_list_that_is_far_too_long_is_refused(tmp_path: Path) -> None:
+    """It is of another model, or never ends."""
+    make(tmp_path)
+    with (tmp_path / "char.dic").open("a", encoding="utf-8") as file:
+        file.write("a\t1\n" * 1000)
+    assert_refused(tmp_path, "char.dic: has far more lines than the tensors have rows")
+
+
 LINES = {"a\tb\t3": "line 3", "a\tx": "line 3", "a\t99999": "below 26", "a\t-1": "line 3", "a\t" + "9" * 5000: "line 3"}
 
 

@@ -399,3 +399,33 @@ def test_a_card_tells_its_figures_and_takes_sections(tmp_path: Path) -> None:
     assert "\n## Limits\n\nOld text.\n\nArchitecture: " in card
     assert without_head(card).startswith("# ELMo biLM")
     assert without_head("No head.\n---\nA rule.") == "No head.\n---\nA rule."
+
+
+def with_all_parts(variant: str = "base") -> Model:
+    """Make a model that is saved with all the files that a model can have, except token vectors."""
+    model = make_model(variant, softmax=True)
+    model.mixes, model.warm_state = [ScalarMix(model.config.num_layers)], model.bilm.initial_state(1)
+    model.figures = {"perplexity": "39.7"}
+    return model
+
+
+def test_saving_over_a_model_removes_all_that_it_had(tmp_path: Path) -> None:
+    formats.save_native(with_all_parts(), tmp_path)
+    formats.save_native(make_model("three_layers"), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    assert formats.load(tmp_path).figures == {}
+
+
+def test_a_new_folder_is_a_model_only_when_all_parts_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a kill could leave a model that has lost its softmax, and nobody would notice."""
+    names: list[str] = []
+    replace = Path.replace
+
+    def name(path: Path, target: Path) -> Path:
+        names.append(target.name)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", name)
+    formats.save_native(with_all_parts(), tmp_path / "new")
+    parts = {"model.safetensors", "softmax.safetensors", "mixes.safetensors", "warm.safetensors", "vocabulary.txt"}
+    assert {*names[: names.index("config.json")]} == parts

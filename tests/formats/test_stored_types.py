@@ -191,6 +191,7 @@ def _reversed_ends(arrays: Arrays) -> Arrays:
         (lambda arrays: arrays | {"vectors": arrays["vectors"][:, 1:]}, "tensor 'vectors' has shape"),
         (lambda arrays: arrays | {"vectors": arrays["vectors"][1:]}, "tensor 'vectors' has shape"),
         (lambda arrays: arrays | {"vectors": np.zeros((), np.float32)}, "must hold the tensors"),
+        (lambda arrays: arrays | {"keys": np.append(arrays["keys"], arrays["keys"][-1:])}, "has shape"),
         (_reversed_ends, "the places where its words end"),
         (lambda arrays: arrays | {"words": arrays["words"][1:]}, "the places where its words end"),
     ],

@@ -454,3 +454,16 @@ def test_ids_of_no_character_are_refused(wrong: int) -> None:
         ElmoError, match=f"inputs: contain the id {wrong}, but the model's characters have the ids 0 to 261"
     ):
         make(bilm, 1)(ids)
+
+
+def test_a_char_encoder_of_which_a_part_is_trained_is_not_cached() -> None:
+    """Vectors of words that are given by number would be kept, and the part would get no gradient."""
+    gradients: list[torch.Tensor | None] = []
+    for words in (None, WORD_IDS):
+        bilm, _ = build()
+        bilm.requires_grad_(False)
+        projection = bilm.char_encoder.projection.requires_grad_(True)
+        module = make(bilm, 1, dropout=0.0, requires_grad=None, word_characters=word_characters())
+        module(ids_of(SENTENCES), words)["elmo_representations"][0].square().sum().backward()
+        gradients.append(projection.weight.grad)
+    torch.testing.assert_close(*gradients, atol=1e-10, rtol=0)

@@ -34,8 +34,10 @@ from elmo.nn.bilm import BiLMState
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.objective import TrainingBatch
 from elmo.pretrain.perplexity import Perplexity, SentenceScore, score_sentences
+from elmo.pretrain.processes import Processes
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.pretrain.run_folder import CLAIM, text_facts
+from elmo.pretrain.trainable import require_trainable
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
@@ -265,7 +267,8 @@ def test_a_run_begins_with_the_weights_of_a_model(
             torch.testing.assert_close(part.state_dict(), wanted.state_dict(), rtol=0, atol=0)
         run.train()
         assert not torch.equal(run.model.bilm.char_encoder.embedding.weight, model.bilm.char_encoder.embedding.weight)
-        torch.testing.assert_close(start.bilm.state_dict(), model.bilm.state_dict(), rtol=0, atol=0)
+        for part, wanted in ((start.bilm, model.bilm), (start.softmax, model.softmax)):
+            torch.testing.assert_close(part.state_dict(), wanted.state_dict(), rtol=0, atol=0)
     Pretrainer(corpus, tmp_path / "c", settings, device="cpu").save()
     card = read_figures(tmp_path / "c")
     assert card["trained for"].startswith("10 steps, ")
@@ -305,11 +308,25 @@ def test_a_run_that_goes_on_still_knows_how_the_models_text_was_cut(
     """The corpus had been tokenized, so only the model that the run began with says how raw text is to be cut."""
     start = Pretrainer(corpus, tmp_path / "a", recipe(), device="cpu").model
     start.text = TextConfig(tokenizer="words", text="paragraphs", language="de")
-    for given in (start, None):
-        Pretrainer(corpus, tmp_path / "b", recipe(max_steps=2), start=given, device="cpu").train()
-        text = load(tmp_path / "b").text
-        assert text is not None
-        assert (text.tokenizer, text.text) == ("words", "paragraphs")
+    for source, language in ((corpus.source, "en"), ({}, "de")):
+        for given in (start, None):
+            run = Pretrainer(
+                replace(corpus, source=source), tmp_path / language, recipe(max_steps=2), start=given, device="cpu"
+            )
+            run.train()
+            text = load(tmp_path / language).text
+            assert text is not None
+            assert (text.tokenizer, text.text, text.language) == ("words", "paragraphs", language)
+
+
+def test_processes_that_were_started_otherwise_are_refused(corpus: Corpus, recipe: Callable[..., Recipe]) -> None:
+    """Otherwise they would train together on other texts or with other seeds, and nobody would notice."""
+    own, two = recipe(), Processes(0, 2, torch.device("cpu"))
+    for other in ((recipe(seed=7), corpus.checksum), (own, "another")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Processes, "collect", lambda _, value, other=other: [value, other])
+            with pytest.raises(ElmoError, match="the processes were started with different recipes or corpora"):
+                require_trainable(corpus, own, None, two)
 
 
 def test_a_file_in_the_place_of_the_run_folder_is_refused(

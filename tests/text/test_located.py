@@ -131,3 +131,17 @@ def test_a_line_without_an_id_is_named_by_its_place_in_the_file(tmp_path: Path, 
 def test_a_line_is_a_sentence_if_the_training_text_was_conllu() -> None:
     found = cut_text("He came. She left.\nYes.", TextConfig("whitespace", "conllu"))
     assert found == [["He", "came.", "She", "left."], ["Yes."]]
+
+
+def test_lines_with_ids_are_split_by_the_rules_of_their_language(tmp_path: Path) -> None:
+    pytest.importorskip("sentencex", reason="needs the extra 'sentences'")
+    (tmp_path / "text").write_text("a1\tAm 3. Mai kam sie an. Er ging.\n")
+    found = list(read_located([tmp_path / "text"], Reading("ptb", "paragraphs", language="de"), ids=True))
+    assert [(sentence.id, sentence[0]) for sentence in found] == [("a1", "Am"), ("a1", "Er")]
+
+
+def test_words_of_conllu_are_converted_to_lower_case(tmp_path: Path) -> None:
+    (tmp_path / "a.conllu").write_text("1\tShe\t_\tP\t_\t_\t0\t_\t_\t_\n2\t<UNK>\t_\tP\t_\t_\t0\t_\t_\t_\n")
+    how = Reading(text="conllu", lowercase=True)
+    (found,) = read_located([tmp_path / "a.conllu"], how)
+    assert [list(found)] == list(read_sentences([tmp_path / "a.conllu"], how)) == [["she", "<UNK>"]]

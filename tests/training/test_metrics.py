@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
-from elmo.training.metrics import append_row, read_rows, write_rows
+from elmo.training.metrics import MetricsFile, append_row, read_rows, write_rows
 
 KINDS = st.sampled_from([float, np.float64])
 
@@ -76,3 +77,30 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
     path.write_bytes(b"step,loss\n" + line)
     with pytest.raises(ElmoError, match=r"metrics\.csv, line \d: is damaged"):
         read_rows(path)
+
+
+@pytest.mark.parametrize("line", [b"one,1\n", b"1,2,3\n", b"1\n", b",1\n", b"nan,1\n", b"\xff,1\n", b"2,\xff\n"])
+def test_the_damaged_line_is_the_one_that_is_named(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(b"step,loss\n" + b"1,0.5\n" * 8 + line + b"2,0.5\n")
+    with pytest.raises(ElmoError, match=r"metrics\.csv, line 10: is damaged"):
+        read_rows(path)
+
+
+def test_a_column_of_another_version_is_named(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("step,lost\n1,0.5\n")
+    with pytest.raises(ElmoError, match=r"metrics\.csv, line 1: is damaged \(unknown column 'lost'\)"):
+        MetricsFile(tmp_path, "step", 1, columns=("step", "loss"))
+
+
+def test_tensorboard_keeps_the_rows_before_a_resume(tmp_path: Path) -> None:
+    """Its event files are named by the second, so the second run has to begin in another one."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for done, steps in ((0, (1, 2, 3)), (2, (3, 4))):
+        rows = MetricsFile(tmp_path, "step", done, columns=("step", "loss"), tensorboard=True)
+        for step in steps:
+            rows.add({"step": step, "loss": 1 / step})
+        rows.close()
+        time.sleep(1.1)
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [1, 2, 3, 4]

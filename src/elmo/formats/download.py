@@ -199,10 +199,16 @@ def _download(address: str, target: Path) -> Path:
     return part
 
 
+_WEB_PAGE = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->)\s*)*<(?:!doctype html|html)\b", re.IGNORECASE | re.DOTALL
+)
+"""The beginning of a page: perhaps a mark of UTF-8, a declaration of XML and comments, and then HTML."""
+
+
 def _refuse_web_page(part: Path, address: str) -> None:
     """Remove a page that was sent in place of the file, such as one to log in to a network, and say so."""
     with part.open("rb") as file:
-        is_page = re.match(rb"\s*<(!doctype html|html)\b", file.read(1024), re.IGNORECASE) is not None
+        is_page = _WEB_PAGE.match(file.read(1024))
     if is_page:
         part.unlink()
         raise AbsentError(
@@ -350,9 +356,13 @@ def _files_in(folder: Path) -> list[Path]:
 def _read_record(folder: Path) -> dict[str, Any] | None:
     if not (folder / _RECORD).exists():
         return None
-    record: Any = read_json(folder / _RECORD)
+    advice = "remove the folder, and load the model again"
+    try:
+        record: Any = read_json(folder / _RECORD)
+    except ElmoError as error:
+        raise ElmoError(f"{error}; {advice}") from None
     if not _is_record(record):
-        raise ElmoError(f"{folder / _RECORD}: is no record of downloads; remove the folder, and load the model again")
+        raise ElmoError(f"{folder / _RECORD}: is no record of downloads; {advice}")
     return record
 
 

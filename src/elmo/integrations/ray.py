@@ -22,7 +22,6 @@ import torch
 from elmo.embed import Layers, Pool, load
 from elmo.embed.engine import Precision
 from elmo.embed.layers import VectorLayout, rounded
-from elmo.embed.parquet import vector_columns
 from elmo.embed.writers import DTYPES, DType
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
@@ -35,8 +34,11 @@ try:
     import pyarrow
     import ray
     import ray.data
+
+    from elmo.embed.parquet import vector_columns  # imports pyarrow
 except ModuleNotFoundError:
-    import_extra("ray.data", "elmo.integrations.ray")
+    for package in ("ray.data", "pyarrow"):
+        import_extra(package, "elmo.integrations.ray")
     raise
 
 pa: Any = pyarrow

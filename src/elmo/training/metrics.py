@@ -115,14 +115,15 @@ def read_rows(path: Path, key: str = "step", columns: Collection[str] = ()) -> l
     Raises:
         ElmoError: If the file holds anything else; it names the line.
     """
-    with path.open(newline="", encoding="utf-8") as file:
+    # What is not UTF-8 gets escapes, which are no figures. An error of decoding would be of a block and not of a line.
+    with path.open(newline="", encoding="utf-8", errors="backslashreplace") as file:
         reader = csv.DictReader(line for line in file if line.endswith("\n"))
         try:
             unknown = [name for name in reader.fieldnames or () if columns and name not in columns]
             if unknown:
                 raise ValueError(f"unknown column {unknown[0]!r}")
             return [_read_row(row, key) for row in reader]
-        except (ValueError, csv.Error) as error:  # the former also for text that is not UTF-8
+        except (ValueError, csv.Error) as error:
             raise ElmoError(
                 f"{path}, line {max(1, reader.line_num)}: is damaged ({error}); fix the line, or remove the file, "
                 "without which the run goes on"

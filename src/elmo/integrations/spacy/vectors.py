@@ -185,7 +185,7 @@ def make_elmo(
     nlp: Language,
     name: str,
     model: str,
-    layers: str | int | list[float] = "mean",
+    layers: int | str | list[float] = "mean",  # spaCy before 3.8.13 takes the first type that fits, and 1 fits `str`
     precision: Precision = "float32",
     device: str = "cpu",
 ) -> ElmoComponent:
