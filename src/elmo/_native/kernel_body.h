@@ -130,7 +130,7 @@ struct Int8 {
 #elif defined(HAS_VNNI)
         return (I)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)*word, (__m512i)*weight);
 #else
-        typedef int16_t Pairs __attribute__((vector_size(4 * LANES)));
+        typedef uint16_t Pairs __attribute__((vector_size(4 * LANES)));
         Pairs sums = {};
         for (size_t i = 0; i < AT_ONCE; ++i) {
 #if LANES == 16
@@ -145,14 +145,22 @@ struct Int8 {
 #endif
     }
     static inline F value(I sum, const Packed& weight, size_t vector, const Operand& x, size_t row) {
-        I sums = {};
+        // Both terms may be too large for 32 bits, but their difference fits (arguments.py).
+        U sums = {};
         if (ADDED) __builtin_memcpy(&sums, weight.sums + vector * LANES, sizeof sums);
         const F scales = load(weight.scales + vector * LANES) * x.scales[row];
-        return __builtin_convertvector(sum - sums * ADDED, F) * scales;
+        return __builtin_convertvector((I)((U)sum - sums * ADDED), F) * scales;
     }
 };
 
 // --- products
+
+// A word of a row. Rows of bf16 may begin at any even address.
+inline int32_t word(const int32_t* at) {
+    int32_t found;
+    __builtin_memcpy(&found, at, sizeof found);
+    return found;
+}
 
 // ROWS rows times one block: `sums` is [row][vector].
 //
@@ -172,7 +180,7 @@ void multiply(const int32_t* x, size_t stride, const I* weight, size_t groups, I
 #pragma GCC unroll 8
         for (size_t row = 0; row < ROWS; ++row)
 #pragma GCC unroll 4
-            for (size_t i = 0; i < Kind::AT_ONCE; ++i) words[row][i] = I{} + x[row * stride + group + i];  // in all lanes
+            for (size_t i = 0; i < Kind::AT_ONCE; ++i) words[row][i] = I{} + word(x + row * stride + group + i);
 #pragma GCC unroll 4
         for (size_t v = 0; v < VECTORS; ++v)
 #pragma GCC unroll 8

@@ -165,7 +165,7 @@ void lstm_backward_of(const LSTMBackwardCall& call, size_t thread, size_t thread
         const float* cell_before = t ? call.cell + (start - static_cast<size_t>(call.batch_sizes[t - 1])) * size
                                      : call.cell_before;
         Product *d_gates = static_cast<Product*>(call.d_gates) + start * 4 * size;
-        Product *d_out = static_cast<Product*>(call.d_out) + start * out_size;
+        Product *d_out = call.weight_hr ? static_cast<Product*>(call.d_out) + start * out_size : nullptr;
         float* d_joined = call.d_joined + start * width;
         const CellBackward<Product> cells{mine.of(call.gates + start * 4 * size, 4 * size), mine.of(cell_before, size),
                                           mine.of(call.cell + start * size, size), mine.of(call.d_cell, size),

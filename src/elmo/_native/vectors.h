@@ -9,6 +9,7 @@ namespace {
 
 typedef float F __attribute__((vector_size(4 * LANES)));
 typedef int32_t I __attribute__((vector_size(4 * LANES)));
+typedef uint32_t U __attribute__((vector_size(4 * LANES)));  // for sums that may wrap around
 
 // Arrays come from Python and need not be aligned, nor be a multiple of LANES wide: the last vector of a row is loaded
 // and stored only in part. memcpy of a constant size is a single instruction.
@@ -39,7 +40,7 @@ inline void write(float* to, F v, size_t valid) { store(to, v, valid); }
 
 inline void write(uint16_t* to, F v, size_t valid) {
     // Rounds to nearest, half to even. NaN keeps its upper bits, as in `to_bf16`.
-    const I bits = (I)v, rounded_up = bits + 0x7fff + (bits >> 16 & 1), kept = bits | 1 << 22, is_nan = v != v;
+    const U bits = (U)v, rounded_up = bits + 0x7fff + (bits >> 16 & 1), kept = bits | 1 << 22, is_nan = (U)(v != v);
     const Halves rounded = __builtin_convertvector(((is_nan & kept) | (~is_nan & rounded_up)) >> 16, Halves);
     __builtin_memcpy(to, &rounded, valid >= LANES ? sizeof rounded : valid * sizeof(uint16_t));
 }
@@ -77,7 +78,7 @@ inline Exponential exponential(F x) {
     // each other, which takes less time than a chain of all of them (Horner).
     F square = r * r, low = r * 0.166665767f + 0.5f, high = r * 0.00836323288f + 0.0416665542f;
     F q = square * (square * 0.00139262508f + high) + low;
-    return {(F)(((I)shifted << 23) + 0x3f800000), square * q + r};
+    return {(F)(((U)shifted << 23) + 0x3f800000), square * q + r};
 }
 
 inline F one_plus_exp(F x) {
