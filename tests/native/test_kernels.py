@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
 
 from elmo import _native
 from levels import needs_native
@@ -323,6 +322,7 @@ def test_rows_do_not_depend_on_their_batch_or_on_threads(level: str, precision: 
 @pytest.mark.parametrize("is_flushed", [False, True])
 def test_threads_flush_subnormal_numbers_as_their_caller_does(is_flushed: bool) -> None:
     """The threads of a pool are older than the call, and may have been started in the other mode."""
+    torch = pytest.importorskip("torch", reason="needs torch, which sets the mode")
     tiny = np.float32(2**-130)  # below 2^-126, the smallest normal number
     product = _native.Linear(np.full((1000, 1), tiny, np.float32), None, "float32")
     ones = np.ones((3, 1), np.float32)
