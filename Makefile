@@ -12,7 +12,7 @@ ELMO_KERNELS ?= $(if $(and $(shell command -v c++ 2> /dev/null),$(wildcard $(HEA
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
-.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint notebooks site docs clean
+.PHONY: setup demo dist dist-test test test-all test-attack test-arm test-sanitizers lint notebooks site docs clean
 
 setup: .venv/installed
 
@@ -70,6 +70,9 @@ test-attack: setup
 
 test-arm: setup
 	tests/arm.sh
+
+test-sanitizers: setup
+	tests/sanitizers.sh
 
 lint: setup
 	$(BIN)/ruff check .
