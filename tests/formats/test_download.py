@@ -140,6 +140,12 @@ def test_a_web_page_in_place_of_a_model_is_refused_and_forgotten(page: bytes, si
     formats.load(address)
 
 
+def test_what_only_begins_like_a_page_is_kept_without_delay(site: Site) -> None:
+    """There are 2^255 ways to divide these bytes into declarations."""
+    site.files["/data.bin"] = b"<??>" * 256
+    assert get(site) == b"<??>" * 256
+
+
 def test_the_same_weights_may_have_several_options(site: Site, tmp_path: Path) -> None:
     folder, options, _ = make(tmp_path / "model")
     other = options | {"lstm": options["lstm"] | {"cell_clip": 0.01}}

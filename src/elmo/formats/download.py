@@ -200,9 +200,12 @@ def _download(address: str, target: Path) -> Path:
 
 
 _WEB_PAGE = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->)\s*)*<(?:!doctype html|html)\b", re.IGNORECASE | re.DOTALL
+    rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->)\s*)*+<(?:!doctype html|html)\b", re.IGNORECASE | re.DOTALL
 )
-"""The beginning of a page: perhaps a mark of UTF-8, a declaration of XML and comments, and then HTML."""
+"""The beginning of HTML, perhaps after a byte-order mark, a declaration of XML and comments.
+
+Of these, none is tried twice (`*+`): there are more ways to divide them than time to try them all.
+"""
 
 
 def _refuse_web_page(part: Path, address: str) -> None:
