@@ -24,7 +24,7 @@ fi
 if [ ! -d "$root/site" ]; then
     .venv/bin/pip download --quiet --constraint constraints.txt --no-deps --only-binary=:all: --python-version $python \
         --platform manylinux2014_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux_2_28_aarch64 \
-        --dest "$root/wheels" numpy pytest pluggy iniconfig packaging pygments
+        --dest "$root/wheels" numpy pytest pytest-timeout pluggy iniconfig packaging pygments
     for wheel in "$root"/wheels/*.whl; do .venv/bin/python -m zipfile -e "$wheel" "$root/unpacked"; done
     mv "$root/unpacked" "$root/site"
 fi
