@@ -29,12 +29,12 @@ if [ ! -d "$root/site" ]; then
     mv "$root/unpacked" "$root/site"
 fi
 
-# The package without what its __init__ imports: the kernels need NumPy alone.
+# The kernels, and what `import elmo` runs. They need NumPy alone.
 package=$root/package/elmo
 rm -rf "$package"
 mkdir -p "$package/_native"
 cp src/elmo/_native/*.py "$package/_native/"
-touch "$package/__init__.py"
+cp src/elmo/{__init__,lazy}.py "$package/"
 aarch64-linux-gnu-g++ -std=c++17 -O3 -ffp-contract=fast -fno-strict-aliasing -fvisibility=hidden -Wall -Wextra \
     -Wno-psabi -Wno-maybe-uninitialized -pthread -fPIC -shared -DPy_LIMITED_API=0x030B0000 \
     -I"$root/system/usr/include" -I"$root/system/usr/include/python$python" \

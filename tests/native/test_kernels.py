@@ -525,6 +525,7 @@ time.sleep(0.2)
 @pytest.mark.slow
 def test_a_program_may_wait_for_its_threads_when_it_ends() -> None:
     """A thread that the program stops at exit comes out of its last call: kernels hold back none before that."""
+    pytest.importorskip("elmo.embed", reason="needs more than the kernels")
     program = """
 import atexit, sys, threading, time
 import elmo
