@@ -401,9 +401,9 @@ def test_a_card_tells_its_figures_and_takes_sections(tmp_path: Path) -> None:
     assert without_head("No head.\n---\nA rule.") == "No head.\n---\nA rule."
 
 
-def with_all_parts(variant: str = "base") -> Model:
+def with_all_parts() -> Model:
     """Make a model that is saved with all the files that a model can have, except token vectors."""
-    model = make_model(variant, softmax=True)
+    model = make_model(softmax=True)
     model.mixes, model.warm_state = [ScalarMix(model.config.num_layers)], model.bilm.initial_state(1)
     model.figures = {"perplexity": "39.7"}
     return model

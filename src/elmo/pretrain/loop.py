@@ -13,13 +13,11 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_model
 from elmo.formats.trained_folder import is_written
@@ -136,7 +134,7 @@ class Pretrainer:
 
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
         known = start if start is not None else self.run_folder.start
-        self.model.text = _text_after(corpus, None if known is None else known.text)
+        self.model.text = corpus.cut_after(None if known is None else known.text)
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
         products = PRODUCTS[training.precision]
         self.objective = Objective(bilm, softmax, training.dropout, products, training.word_dropout)
@@ -391,14 +389,3 @@ class Pretrainer:
         """The tensors of a checkpoint: those that all processes have in common, and those of this process's rows."""
         common = common_tensors(self.objective, self.optimizer, {"average": self.average, "best": self.best})
         return common, row_tensors(self.state, self.batches.streams)
-
-
-def _text_after(corpus: Corpus, known: TextConfig | None) -> TextConfig:
-    """Return how text is to be cut for the trained model: like the corpus.
-
-    If that had been tokenized, nobody knows how, and what was `known` of the model at the start still holds.
-    """
-    cut = corpus.cut
-    if known is None or cut.tokenizer != "whitespace":
-        return cut
-    return replace(cut, tokenizer=known.tokenizer, text=known.text, language=cut.language or known.language)

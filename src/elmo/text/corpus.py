@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from tokenize import TokenError
@@ -130,6 +130,19 @@ class Corpus:
         settings = self.settings
         language = settings.language or self.source.get("language") or language_of(settings.tokenizer)
         return TextConfig(settings.tokenizer, settings.text, settings.lowercase, language, round(self.oov_rate, 6))
+
+    def cut_after(self, known: TextConfig | None) -> TextConfig:
+        """Return how text is to be cut for a model that was trained on this corpus: like the corpus.
+
+        If that had been tokenized, nobody knows how. Then what was known before still holds.
+
+        Args:
+            known: What was known of the model that the training began with, if anything.
+        """
+        cut = self.cut
+        if known is None or cut.tokenizer != "whitespace":
+            return cut
+        return replace(cut, tokenizer=known.tokenizer, text=known.text, language=cut.language or known.language)
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
