@@ -754,7 +754,7 @@ def test_places_of_other_sentences_are_refused(model: Embedder, letters: list[st
     build_index(model, letters, "index")
     path = Path("index/places.bin")
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(ElmoError, match="knows the places of 3 of its 4 sentences; get it again"):
+    with pytest.raises(ElmoError, match="knows the places of 3 of its 4 sentences; get the index again"):
         ContextIndex("index", model)
 
 

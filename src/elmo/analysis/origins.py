@@ -30,6 +30,9 @@ _PLACES_NAMES = re.compile(r"places(-[0-9a-f]{8})?\.bin")
 FILE = "file"
 """The column of a table that names the file that a row is about. It can be chosen by like the others."""
 
+AGAIN = "get the index again, or rebuild it"
+"""What to do about a damaged file of an index."""
+
 CSV = ".csv"
 
 RANGE, ANY_END = "..", "*"
@@ -83,7 +86,6 @@ class Origins:
         path = folder / ORIGINS_FILE
         if not path.exists():
             return None
-        again = "get the index again, or rebuild it"
         facts: Any = read_json(path, _LARGEST)
         try:
             files, columns, rows = facts["files"], facts["columns"], facts["rows"]
@@ -96,9 +98,9 @@ class Origins:
             is_even = all(len(row) in (0, len(columns)) for row in rows)
             is_whole = is_text and has_rows and is_even and _is_below(numbers[:, 0], len(files))
         except (KeyError, TypeError, ValueError, OSError) as error:
-            raise ElmoError(f"{path}: is damaged ({error}); {again}") from None
+            raise ElmoError(f"{path}: is damaged ({error}); {AGAIN}") from None
         if not is_whole:
-            raise ElmoError(f"{path}: is damaged; {again}")
+            raise ElmoError(f"{path}: is damaged; {AGAIN}")
         return cls(files, numbers, columns, rows)
 
     def write(self, folder: Path) -> None:

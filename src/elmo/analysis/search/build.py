@@ -152,16 +152,9 @@ def build_index(
         if is_there:
             if not _is_of(folder, job | {"tags": [*indexed.tag_names]}) or not _has_same_tags(folder, work / NEW):
                 raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
-            # The same text may come from other lines or files than before.
-            origins = indexed.origins
-            assert origins is not None
-            known = Origins.open(folder) if metadata is None else None
-            if known is not None:  # earlier versions kept no origins
-                origins = origins.with_metadata_of(known)
-            if known is None or not origins.is_same(known):
-                origins.replace_those_of(folder)
+            _renew_origins(folder, indexed, keeps_metadata=metadata is None)
             done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
-            del indexed, corpus, origins, known  # NFS and Windows remove no folder whose files are still mapped
+            del indexed, corpus  # NFS and Windows remove no folder whose files are still mapped
             shutil.rmtree(work / NEW)
             if not any(work.glob(PARTS)) and not (work / TRAINED).exists():
                 (work / JOB).unlink(missing_ok=True)  # left by a kill after the last rename of `_complete`
@@ -196,6 +189,17 @@ def _has_same_tags(folder: Path, other: Path) -> bool:
     """Whether the texts of two indexes have the same parts of speech, or neither has any."""
     ours, theirs = (path / TAGS for path in (folder, other))
     return ours.exists() == theirs.exists() and (not ours.exists() or filecmp.cmp(ours, theirs, shallow=False))
+
+
+def _renew_origins(folder: Path, text: IndexedText, *, keeps_metadata: bool) -> None:
+    """Replace the origins of a complete index if its text now comes from other files or lines, or has new metadata."""
+    origins = text.origins
+    assert origins is not None  # text that was just prepared has them
+    known = Origins.open(folder) if keeps_metadata else None
+    if known is not None:  # earlier versions kept no origins
+        origins = origins.with_metadata_of(known)
+    if known is None or not origins.is_same(known):
+        origins.replace_those_of(folder)
 
 
 @contextmanager

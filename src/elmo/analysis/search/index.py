@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, run_vectors, unit, words_of
+from elmo.analysis.origins import AGAIN
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
 from elmo.config import SPECIAL_WORDS
@@ -93,8 +94,7 @@ def open_uses(folder: str | Path) -> tuple[IndexedText, VectorStore]:
     store = VectorStore(folder / TRAINED, sorted(folder.glob(PARTS)))
     if store.num_vectors != text.corpus.num_tokens:
         raise ElmoError(
-            f"{folder}: holds vectors of {store.num_vectors:,} of its {text.corpus.num_tokens:,} tokens; get it again, "
-            "or rebuild it"
+            f"{folder}: holds vectors of {store.num_vectors:,} of its {text.corpus.num_tokens:,} tokens; {AGAIN}"
         )
     return text, store
 
@@ -127,18 +127,14 @@ class ContextIndex:
         self.tag_names = self.text.tag_names
         self.num_tokens, self.num_sentences = self.text.corpus.num_tokens, self.text.corpus.num_sentences
         self._candidates = CANDIDATES[facts["vectors"]]
-        self._word_vectors: NDArray[np.float16] = open_matrix(
-            Path(folder) / WORDS, "<f2", "get the index again, or rebuild it"
-        )
+        self._word_vectors: NDArray[np.float16] = open_matrix(Path(folder) / WORDS, "<f2", AGAIN)
         if self.store.width != embedder.width or self._word_vectors.shape[1] > embedder.width:
             raise ElmoError(
-                f"{folder}: is damaged (its vectors are not as wide as those of its model, {embedder.width}); get the "
-                "index again, or rebuild it"
+                f"{folder}: is damaged (its vectors are not as wide as those of its model, {embedder.width}); {AGAIN}"
             )
         if len(self._word_vectors) > len(self.text.types) - len(SPECIAL_WORDS):
             raise ElmoError(
-                f"{Path(folder) / WORDS}: is damaged (it has more vectors than the text has words); get the index "
-                "again, or rebuild it"
+                f"{Path(folder) / WORDS}: is damaged (it has more vectors than the text has words); {AGAIN}"
             )
 
     def __repr__(self) -> str:
@@ -371,5 +367,5 @@ def _read_description(folder: Path) -> dict[str, Any]:
         and all(isinstance(tag, str) for tag in cast("list[object]", tags))
     )
     if not is_whole:
-        raise ElmoError(f"{folder / DESCRIPTION}: is damaged; get it again, or build the index again")
+        raise ElmoError(f"{folder / DESCRIPTION}: is damaged; {AGAIN}")
     return facts

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.origins import PLACES_FILE, Origin, Origins, read_metadata
+from elmo.analysis.origins import AGAIN, PLACES_FILE, Origin, Origins, read_metadata
 from elmo.analysis.tagged import Columns, read_tagged
 from elmo.config import BOS, EOS
 from elmo.errors import ElmoError
@@ -37,15 +37,14 @@ class IndexedText:
             num_tags = (folder / TAGS).stat().st_size / TAG_DTYPE.itemsize
             if num_tags != self.corpus.num_tokens:
                 raise ElmoError(
-                    f"{folder}: holds tags of {num_tags:,.0f} of its {self.corpus.num_tokens:,} tokens; get it again, "
-                    "or rebuild it"
+                    f"{folder}: holds tags of {num_tags:,.0f} of its {self.corpus.num_tokens:,} tokens; {AGAIN}"
                 )
             self._tags = np.memmap(folder / TAGS, TAG_DTYPE, "r")
         self.origins = Origins.open(folder)
         if self.origins is not None and len(self.origins) != self.corpus.num_sentences:
             raise ElmoError(
                 f"{folder}: knows the places of {len(self.origins):,} of its {self.corpus.num_sentences:,} sentences; "
-                "get it again, or rebuild it"
+                f"{AGAIN}"
             )
         self._starts: NDArray[np.int64] = self.corpus.starts
         self.types = self.corpus.types()  # read now, because the folder may be replaced while this index is in use
@@ -62,8 +61,7 @@ class IndexedText:
         ids = self.corpus.tokens[self._starts[number] : self._starts[number + 1]].tolist()
         if ids and not 0 <= min(ids) <= max(ids) < len(self.types):
             raise ElmoError(
-                f"{self.corpus.folder}: is damaged (sentence {number:,} has words that are not in its list); get "
-                "the index again, or rebuild it"
+                f"{self.corpus.folder}: is damaged (sentence {number:,} has words that are not in its list); {AGAIN}"
             )
         return tuple(self.types[id] for id in ids)
 
@@ -79,8 +77,7 @@ class IndexedText:
         number = int(self._tags[token])
         if number >= len(self.tag_names):
             raise ElmoError(
-                f"{self.corpus.folder.parent}: is damaged (token {token:,} has a tag that is not in its list); get the "
-                "index again, or rebuild it"
+                f"{self.corpus.folder.parent}: is damaged (token {token:,} has a tag that is not in its list); {AGAIN}"
             )
         return self.tag_names[number]
 

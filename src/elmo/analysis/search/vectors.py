@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.analysis.origins import AGAIN
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 
@@ -101,14 +102,14 @@ def _read(path: Path, flags: int = 0) -> Any:
     try:
         return import_faiss().read_index(str(path), flags)
     except RuntimeError as error:
-        raise ElmoError(f"{path}: missing or damaged ({_reason(error)}); get it again, or rebuild the index") from None
+        raise ElmoError(f"{path}: missing or damaged ({_reason(error)}); {AGAIN}") from None
 
 
 def _read_groups(path: Path, flags: int = 0) -> Any:
     """Read an index whose vectors are in groups, as all of ours are."""
     index = _read(path, flags)
     if not isinstance(index, import_faiss().IndexIVF):
-        raise ElmoError(f"{path}: is not of the kind that 'elmo index' writes; get it again, or rebuild the index")
+        raise ElmoError(f"{path}: is not of the kind that 'elmo index' writes; {AGAIN}")
     return index
 
 
@@ -155,7 +156,7 @@ class VectorStore:
         groups, own = part.invlists, self._index
         # Of another number or size, they would be searched as they are: with wrong results, or a crash.
         if (groups.nlist, groups.code_size) != (own.nlist, own.code_size):
-            raise ElmoError(f"{path}: is damaged, or part of another index; get the index again, or rebuild it")
+            raise ElmoError(f"{path}: is damaged, or part of another index; {AGAIN}")
         return groups
 
     def nearest(
@@ -229,10 +230,7 @@ class VectorStore:
 
     @property
     def _damage(self) -> str:
-        return (
-            f"{self._folder}: a file of vectors is damaged (it numbers more of them than there are); get the index "
-            "again, or rebuild it"
-        )
+        return f"{self._folder}: a file of vectors is damaged (it numbers more of them than there are); {AGAIN}"
 
     def _search(self, query: Vectors, size: int, settings: Any) -> NDArray[np.int64]:
         """Search every part, and merge the results."""
