@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any, TypeVar
 
 from elmo.errors import ElmoError
@@ -148,7 +149,9 @@ def shown(value: object) -> str:
 
 
 def require_positive(name: str, value: float | None) -> None:
-    """Raise an ElmoError with the name of the key unless a value is above zero and finite. None passes."""
+    """Raise an ElmoError with the name of the key unless a value is a finite number above zero. None passes."""
+    if value is not None and not isinstance(value, Real):
+        raise ElmoError(f"{name}: expected a number, found {shown(value)}")
     if value is not None and not 0 < value < math.inf:
         raise ElmoError(f"{name}: {value} is not positive{'' if value <= 0 else ' and finite'}")
 
@@ -169,6 +172,12 @@ def require_share(name: str, value: float) -> None:
     """Raise an ElmoError unless a value is at least 0 and below 1, such as a dropout rate: 1 would drop everything."""
     if not 0 <= value < 1:
         raise ElmoError(f"{name}: {value} is not in [0, 1)")
+
+
+def require_text(name: str, value: object) -> None:
+    """Raise an ElmoError unless a value is a string, such as for a list of texts."""
+    if not isinstance(value, str):
+        raise ElmoError(f"{name}: expected a string, found {type(value).__name__}")
 
 
 def require_choice(name: str, value: object, known: Collection[str]) -> None:

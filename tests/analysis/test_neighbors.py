@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.analysis import find_neighbors, neighbors
+from elmo.analysis import ContextIndex, build_index, find_neighbors, neighbors
 from elmo.embed import Embedder
 from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.packed_engine import PackedEngine
@@ -254,14 +255,39 @@ def test_words_are_nearest_by_token_vectors_whatever_the_sentence(model: Embedde
         (" ", QUERY, {}, "the word to look for is empty; name a word, or several with spaces between them"),
         ("wrote", QUERY, {}, r"the text has no use of 'wrote' \(7 sentences read.*like the word\?$"),
         ("play", QUERY, {"occurrence": 2}, "occurrence: 2 was asked for, but 'play' occurs 1 time in the query"),
+        (["a", "play"], QUERY, {}, "word: expected a string, found list"),
         ("play", QUERY, {"top": 0}, "top: 0 is not positive"),
         ("play", QUERY, {"layer": "all"}, "layer: 'all' gives several vectors per token"),
         ("play", QUERY, {"layer": 7}, "no layer 7"),
     ],
 )
-def test_bad_input_is_explained(model: Embedder, word: str, query: list[str], options, says: str) -> None:
+def test_bad_input_is_explained(model: Embedder, word: Any, query: list[str], options, says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         find_neighbors(model, TEXT, word, query, **options)
+
+
+def test_bad_sentences_are_named_by_their_number_in_the_text(model: Embedder) -> None:
+    """The embedder only gets the sentences with the word, and would count these alone."""
+    for wrong, says in (
+        (["play", 1], "token 1 is not a string"),
+        (["x", 1], "token 1 is not a string"),
+        (iter(["play"]), "expected a list of tokens, found list_iterator"),
+        (None, "expected a list of tokens, found NoneType"),
+    ):
+        bad: Any = wrong
+        with pytest.raises(ElmoError, match=f"^sentence 2: {says}"):
+            find_neighbors(model, [["a"], ["play"], bad], "play", QUERY)
+
+
+def test_a_name_is_no_embedder() -> None:
+    name: Any = "en"
+    for call in (
+        lambda: find_neighbors(name, TEXT, "play"),
+        lambda: build_index(name, ["text"], "index"),
+        lambda: ContextIndex("index", name),
+    ):
+        with pytest.raises(ElmoError, match=r"^embedder: expected what elmo\.load returns, found str$"):
+            call()
 
 
 def test_a_text_may_be_streamed(model: Embedder, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +99,27 @@ def test_a_label_of_no_training_vector_is_an_error_in_the_score() -> None:
     vectors = np.float32([[0], [1]])
     probe = fit_probe(vectors, ["a", "b"], vectors, ["a", "b"])
     assert probe.accuracy(vectors, ["a", "z"]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("vectors", "labels", "decays", "says"),
+    [
+        ([[0], [1]], [0, 1], [1.0], "labels: 0 is not a string; convert labels by str"),
+        ([0, 1], ["a", "b"], [1.0], r"vectors: expected an array \(N, D\) of finite numbers, found an array of 1 dim"),
+        ([[0], [np.nan]], ["a", "b"], [1.0], r"vectors: expected .* found numbers that are not finite"),
+        ([[0], [1]], ["a", "b"], [], "weight_decays: the list is empty; name at least one"),
+    ],
+)
+def test_what_no_probe_can_be_fitted_to_is_refused(vectors: Any, labels: Any, decays: list[float], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        fit_probe(np.float32(vectors), labels, np.float32(vectors), labels, decays)
+
+
+def test_vectors_of_another_width_are_refused() -> None:
+    vectors = np.float32([[0], [1]])
+    probe = fit_probe(vectors, ["a", "b"], vectors, ["a", "b"])
+    with pytest.raises(ElmoError, match=r"^vectors: 2 numbers wide, and 1 in training$"):
+        probe.predict(np.float32([[0, 1]]))
 
 
 @pytest.mark.parametrize("form", ["float16", "float64", "reversed", "read-only"])

@@ -461,7 +461,7 @@ def test_bad_questions_are_explained(model: Embedder, tmp_path: Path, options, s
     [
         ({"layer": "all"}, "layer: 'all' gives several vectors per token"),
         ({"layer": 7}, "no layer 7"),
-        ({"kind": "int8"}, "vectors: 'int8' is none of float16, pq"),
+        ({"kind": "int8"}, "kind: 'int8' is none of float16, pq"),
         ({"tagged": "pos"}, "tagged: 'pos' is none of upos, xpos, columns"),
         ({"tagged": "columns", "tokenizer": "ptb"}, "tagged text is split into sentences and words already"),
     ],

@@ -109,6 +109,8 @@ def test_strings_are_not_taken_for_their_letters(model: Embedder) -> None:
     uses = gather_uses(model, mark_uses([["a", "play"]], "a"), "a")
     with pytest.raises(ElmoError, match="query: expected a list, found the string 'a play'"):
         nearest_uses(model, uses, "a play", "a")
+    with pytest.raises(ElmoError, match="top: -1 is not positive"):
+        nearest_uses(model, uses, ["a", "play"], "a", top=-1)
     for text, query, says in (([["a"]], "a play", "query: expected"), (["a play"], None, "sentence 0: expected")):
         with pytest.raises(ElmoError, match=says):
             find_neighbors(model, text, "a", query)
@@ -226,9 +228,12 @@ def test_each_layer_has_a_plot(tmp_path: Path, monkeypatch) -> None:
 def test_pictures_that_cannot_be_drawn_are_refused(tmp_path: Path) -> None:
     uses = make_uses([[1, 0], [0, 1], [1, 1]], ["", "", ""], ["p", "q", "r"])
     two = make_uses([[1, 0], [0, 1]], ["", ""], ["p", "q"])
+    (tmp_path / "folder.png").mkdir()
     for name, plotted, says in (
         ("uses.jpg", uses, r"uses\.jpg: pictures end in \.png or \.svg"),
         ("uses.png", two, r"uses\.png: 2 uses make no picture; it takes 3"),
+        ("no/uses.png", uses, r"uses\.png: there is no folder .*no; make it first"),
+        ("folder.png", uses, r"folder\.png: is a folder; name a file"),
     ):
         with pytest.raises(ElmoError, match=says):
             plot_uses(tmp_path / name, plotted)

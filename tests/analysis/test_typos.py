@@ -152,6 +152,11 @@ def test_all_layers_are_measured_by_default(model: Embedder) -> None:
     assert list(evaluate_typos(model, *parts)) == [WORDS_ONLY, "layer 0", "layer 1", "layer 2"]
 
 
+def test_strings_are_not_taken_for_their_letters() -> None:
+    with pytest.raises(ElmoError, match="sentence 0: expected a list of tokens, found a string"):
+        with_typos(["hello"])
+
+
 def test_a_test_text_without_typos_is_refused(model: Embedder) -> None:
     parts = [make_tagged(20, 0), make_tagged(5, 1), [Tagged(["the", "old"], ["DT", "JJ"])]]
     with pytest.raises(ElmoError, match="test: has too few words of 4 letters or more for typos in 20% of them"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -215,6 +219,28 @@ def test_a_killed_process_cannot_reset_its_state(folder: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(ElmoError, match="device cpu: its process was killed"):
             embedder.reset_state()
+
+
+def test_processes_belong_to_one_object(both: ParallelEmbedder, model: Embedder) -> None:
+    """A copy would close them when it is thrown away."""
+    for call in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(ElmoError, match=r"^a ParallelEmbedder can't be pickled or copied; make one where"):
+            call(both)
+    np.testing.assert_array_equal(both.embed(SENTENCES[:1])[0], model.embed(SENTENCES[:1])[0])
+
+
+def test_a_script_without_a_guard_is_told_about_it(folder: Path, tmp_path: Path) -> None:
+    """The process that it starts imports it, and would start a process again."""
+    script = tmp_path / "script.py"
+    script.write_text(f"import elmo\nelmo.ParallelEmbedder({str(folder)!r}, ['cpu'])\n", encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=100)
+    assert "device cpu: its process ended before the model was loaded; put what a script does under" in done.stderr
+    assert "the embedder was closed" not in done.stderr
+
+
+def test_one_device_is_not_taken_for_its_letters(folder: Path) -> None:
+    with pytest.raises(ElmoError, match="devices: expected a list, found the string 'cpu'"):
+        ParallelEmbedder(folder, "cpu")
 
 
 def test_a_number_is_no_device() -> None:

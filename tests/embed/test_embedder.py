@@ -254,7 +254,7 @@ def test_a_pickle_of_a_model_that_was_replaced_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_model_in_memory_cannot_be_pickled(model: Embedder) -> None:
-    with pytest.raises(ElmoError, match=r"was not loaded by elmo\.load: write it to a folder"):
+    with pytest.raises(ElmoError, match=r"was not loaded by elmo\.load: load it where it is needed"):
         pickle.dumps(model)
 
 
@@ -317,6 +317,10 @@ def test_works_in_a_worker_of_a_data_loader(folder: Path) -> None:
         (lambda model: model.stream([["a"]], pool="sum"), "pool: 'sum' is none of mean, max, first-last"),
         (lambda model: model.stream([["a"]], state="cold"), "state: 'cold' is none of zero, carry, warm"),
         (lambda model: model.stream([["a"]], batch_size=0), "batch_size: 0 is not positive"),
+        (lambda model: model.stream([["a"]], batch_size="3"), "batch_size: expected a number, found '3'"),
+        (lambda model: model.tokenize(["A play."]), "text: expected a string, found list"),
+        (lambda model: model.embed_text(b"A play."), "text: expected a string, found bytes"),
+        (lambda model: model.tokenize("A play.", tokenizer=str.split), "tokenizer: expected a name, found method_desc"),
     ],
 )
 def test_bad_input_is_explained(model: Embedder, call: Callable[[Embedder], object], says: str) -> None:

@@ -54,6 +54,15 @@ def test_what_is_saved_is_loaded_bit_by_bit(variant: str, tmp_path: Path) -> Non
         assert found.vocabulary.words == tuple(WORDS)
 
 
+@pytest.mark.parametrize("save", [formats.save_native, formats.save_bilm])
+def test_a_folder_may_be_a_string_and_only_models_are_saved(save: Callable[..., None], tmp_path: Path) -> None:
+    save(make_model(), str(tmp_path / "model"))
+    embedder = elmo.load(tmp_path / "model")
+    with pytest.raises(ElmoError, match=r"model: expected what elmo\.formats\.load returns, found Embedder"):
+        save(embedder, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize("cutoffs", [[1], [4], [2, 9]])
 def test_an_adaptive_softmax_is_loaded_as_one(cutoffs: list[int], tmp_path: Path) -> None:
     """Only the shapes tell its cutoffs. Width 16 is as narrow as two clusters allow."""

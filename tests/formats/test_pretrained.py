@@ -119,6 +119,12 @@ def test_a_model_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         layer.save_pretrained(tmp_path / "to")
 
 
+def test_a_file_is_no_folder_to_write_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ElmoError, match="file: is not a folder; name one"):
+        make_layer(tmp_path).save_pretrained(tmp_path / "file")
+
+
 def test_a_refusal_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     """The Hub's own method removes config.json before it writes, and published models have that file, too."""
     make_many_langs.make(tmp_path / "many")

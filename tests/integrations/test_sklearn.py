@@ -320,6 +320,7 @@ BAD = {
     "precision": ({"precision": "int3"}, "precision: 'int3' is none of"),
     "batch_size": ({"batch_size": 0}, "batch_size: 0 is not positive"),
     "model": ({"model": "no/such/folder"}, "no such file or folder"),
+    "no model": ({"model": None}, "model: expected a path, a name or an address, found NoneType"),
 }
 
 

@@ -445,6 +445,31 @@ def test_what_is_no_tensor_is_refused(inputs: Any) -> None:
         make(bilm, 1)(inputs)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [
+        ([[1, 2]], "word_inputs: expected a tensor, found list"),
+        (torch.tensor([1, 2]), r"word_inputs: expected \(…, T\) whole numbers with a batch axis, found \(2,\) of"),
+        (torch.ones(1, 2), r"word_inputs: expected .* found \(1, 2\) of torch\.float32"),
+    ],
+)
+def test_what_are_no_numbers_of_words_is_refused(numbers: Any, says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make(build()[0], 1)(ids_of([["A", "play"]]), numbers)
+
+
+@pytest.mark.parametrize(
+    ("number", "options", "says"),
+    [
+        (0, {}, "num_output_representations: 0 is not positive"),
+        (1, {"dropout": 1.5}, r"dropout: 1\.5 is not in \[0, 1\)"),
+    ],
+)
+def test_sizes_that_make_no_module_are_refused(number: int, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make(build()[0], number, **options)
+
+
 @pytest.mark.parametrize("wrong", [-3, 262, 1161])
 def test_ids_of_no_character_are_refused(wrong: int) -> None:
     bilm, _ = build()

@@ -424,7 +424,8 @@ def test_patience_compares_the_same_text(corpus: Corpus, recipe: Callable[..., R
     settings = recipe(max_steps=5, evaluate_every_steps=2, patience=3)
     texts = [["word1", "word3"]], [["word3", "word1"]]
     Pretrainer(corpus, tmp_path / "run", settings, heldout=texts[0], device="cpu").train()
-    Pretrainer(corpus, tmp_path / "run", settings, heldout=texts[0], device="cpu")
+    again = Pretrainer(corpus, str(tmp_path / "run"), settings, heldout=map(list, texts[0]), device="cpu")
+    assert again.is_done  # a folder may be a string, and text may be streamed
     with pytest.raises(ElmoError, match=r"run: was begun with other held-out text, .*; name that text again, or"):
         Pretrainer(corpus, tmp_path / "run", settings, heldout=texts[1], device="cpu")
 

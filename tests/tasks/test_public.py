@@ -176,6 +176,13 @@ def test_what_is_not_a_list_of_texts_is_refused(texts: Any, says: str, files: Pa
         elmo.tasks.predict(elmo.tasks.load(files / "run", device="cpu"), texts)
 
 
+def test_the_name_of_a_folder_is_no_trained_model(files: Path) -> None:
+    name: Any = str(files / "run")
+    for call in (lambda: elmo.tasks.evaluate(name, "test"), lambda: elmo.tasks.predict(name, ["A ."])):
+        with pytest.raises(ElmoError, match=r"^trained: expected what elmo\.tasks\.load returns, found str$"):
+            call()
+
+
 def test_batches_are_as_large_as_in_training(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With layer norm, predictions depend on the batch: the scores of a training must be found again later."""
     sizes: list[int] = []

@@ -8,6 +8,7 @@ import sys
 import time
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -320,6 +321,12 @@ def test_time_is_linear_in_the_length(piece, end):
     """Six times the text takes about six times as long, on any machine. Backtracking would make it 36 times."""
     seconds(piece, 10, end)  # compiles the patterns
     assert seconds(piece, 60_000, end) < 12 * seconds(piece, 10_000, end) + 0.05
+
+
+def test_a_list_is_no_paragraph() -> None:
+    paragraphs: Any = ["They met. She left."]
+    with pytest.raises(ElmoError, match=r"^paragraph: expected a string, found list$"):
+        split_sentences(paragraphs)
 
 
 @pytest.mark.parametrize(

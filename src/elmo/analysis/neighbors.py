@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.origins import Origin
+from elmo.embed.batching import check_sentence
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
+from elmo.embed.sentence_embedder import require_embedder
 from elmo.errors import ElmoError
-from elmo.schema import require_positive
-from elmo.text.characters import refuse_one_string, refuse_string
+from elmo.schema import require_positive, require_text
+from elmo.text.characters import refuse_one_string
 from elmo.wording import counted
 
 _WORD = re.compile(r"\w+")
@@ -131,6 +133,7 @@ def find_neighbors(
         ```
     """
     require_positive("top", top)
+    require_embedder(embedder)
     weights = single_layer_weights(layer, embedder.num_layers)
     if query is None and any_word:
         raise ElmoError("all words can be compared with the mean of one only in an index; build one with elmo index")
@@ -217,7 +220,7 @@ class _Text:
 
     def __iter__(self) -> Iterator[Sequence[str]]:
         for tokens in self._sentences:
-            refuse_string(tokens, self.num_sentences)
+            check_sentence(tokens, self.num_sentences)
             self.types.update(dict.fromkeys(tokens))
             if self._wanted(tokens):
                 self.passed_on.append(self.num_sentences)
@@ -272,6 +275,7 @@ def words_of(word: str) -> list[str]:
     Raises:
         ElmoError: If there is none.
     """
+    require_text("word", word)
     if not (words := word.split()):
         raise ElmoError("the word to look for is empty; name a word, or several with spaces between them")
     return words

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from elmo.analysis.style import COLORS, FAINT, FONTS, INK, MARKERS, SMALL_SIZE, SOFT, TEXT_SIZE, TITLE_SIZE
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.targets import require_file_target
 
 PUBLISHED = (INK, SOFT, "#8a939b")
 """Colors of the paper's figures, whose marks are hollow."""
@@ -34,9 +35,10 @@ class Series(NamedTuple):
 
 
 def require_picture(path: Path) -> None:
-    """Refuse a path whose ending is not that of a picture."""
+    """Refuse a path whose ending is not that of a picture, and one that no file can be written to."""
     if path.suffix not in (".png", ".svg"):
         raise ElmoError(f"{path}: pictures end in .png or .svg")
+    require_file_target(path)
 
 
 def new_figure() -> Any:

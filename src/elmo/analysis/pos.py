@@ -41,8 +41,15 @@ class LinearProbe:
     bias: Tensor
 
     def predict(self, vectors: Vectors) -> list[str]:
-        """Predict the label of each vector (N, D)."""
-        scores = F.linear(_tensor(vectors), self.weight, self.bias)
+        """Predict the label of each vector (N, D).
+
+        Raises:
+            ElmoError: If the vectors are of another width than those in training, or not finite.
+        """
+        numbers = _tensor(vectors)
+        if numbers.shape[1] != self.weight.shape[1]:
+            raise ElmoError(f"vectors: {numbers.shape[1]} numbers wide, and {self.weight.shape[1]} in training")
+        scores = F.linear(numbers, self.weight, self.bias)
         return [self.labels[index] for index in scores.argmax(dim=1).tolist()]
 
     def accuracy(self, vectors: Vectors, labels: Sequence[str]) -> float:
@@ -63,7 +70,13 @@ def fit_probe(
     The loss is the mean cross-entropy plus half the weight decay times the sum of the squared weights. It is convex. It
     is minimized with L-BFGS, starting from zeros, on features that are scaled to mean 0 and standard deviation 1. The
     same input gives the same probe.
+
+    Raises:
+        ElmoError: If there is not one label, a string, for each vector; if the vectors are not an array (N, D) of
+            finite numbers; or if there are no weight decays.
     """
+    if not weight_decays:
+        raise ElmoError("weight_decays: the list is empty; name at least one")
     _check(vectors, labels)
     names = tuple(sorted(set(labels)))
     places = {name: place for place, name in enumerate(names)}
@@ -103,6 +116,9 @@ def _check(vectors: Vectors, labels: Sequence[str]) -> None:
         raise ElmoError(
             f"labels: {len(labels)} for {len(vectors)} vectors; give one label for each vector, and at least one"
         )
+    wrong = next((label for label in labels if not isinstance(label, str)), None)  # pyright: ignore[reportUnnecessaryIsInstance] - scikit-learn has numbers
+    if wrong is not None:
+        raise ElmoError(f"labels: {wrong!r} is not a string; convert labels by str")
 
 
 def accuracy(predicted: Sequence[str], labels: Sequence[str]) -> float:
@@ -169,8 +185,12 @@ def most_frequent_tag(train: Sequence[Tagged], test: Sequence[Tagged]) -> float:
 
 
 def _tensor(vectors: NDArray[Any]) -> Tensor:
-    """Return vectors of any type and order in memory as float32."""
-    return torch.from_numpy(np.array(vectors, np.float32))
+    """Return vectors (N, D) of any type and order in memory as float32."""
+    array = np.array(vectors, np.float32)
+    if array.ndim != 2 or not np.isfinite(array).all():
+        what = "numbers that are not finite" if array.ndim == 2 else f"an array of {array.ndim} dimensions"
+        raise ElmoError(f"vectors: expected an array (N, D) of finite numbers, found {what}")
+    return torch.from_numpy(array)
 
 
 def _pairs(sentences: Sequence[Tagged]) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
+from elmo.schema import require_positive
 from elmo.text.characters import refuse_one_string, refuse_string
 
 CONTEXT = 3
@@ -115,6 +116,7 @@ def nearest_uses(
     Raises:
         ElmoError: If `word` is not a token of `query`.
     """
+    require_positive("top", top)
     refuse_one_string("query", query)
     if word not in query:
         raise ElmoError(f"the query has no token {word!r}: {' '.join(query)}")

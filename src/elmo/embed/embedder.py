@@ -19,7 +19,7 @@ from elmo.embed.pooling import Pool, pool_tokens
 from elmo.embed.sentence_embedder import EmbeddedWindow, EmbeddingOptions, SentenceEmbedder
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, State, require_model, require_warm_state
-from elmo.formats.sources import is_bundled, is_download
+from elmo.formats.sources import is_bundled, is_download, require_source
 from elmo.formats.stored import StateArrays
 from elmo.nn.processor import means_processor, name_of
 from elmo.text.characters import number_types
@@ -95,8 +95,9 @@ class Embedder(SentenceEmbedder):
         """
         if self.source is None:
             raise ElmoError(
-                "this Embedder can't be pickled, because its model was not loaded by elmo.load: write it to a "
-                "folder (elmo.formats.save_native), and load that"
+                "this Embedder can't be pickled, because its model was not loaded by elmo.load: load it "
+                "where it is needed (a trained task by elmo.tasks.load), or write it to a folder before "
+                "(elmo.formats.save_native)"
             )
         device = "cpu" if self._gpu is None else str(self._gpu)
         state = {"_state": self._state, "batch_tokens": self.batch_tokens}
@@ -215,6 +216,7 @@ def load(source: str | Path, *, device: str | torch.device = "cpu", precision: P
 
 def lasting_source(source: str | Path) -> str | Path:
     """Return a source that means the same in other folders and processes: a name, or an absolute path."""
+    require_source(source)
     is_path = not (is_bundled(source) or is_download(source)) and Path(source).exists()
     return Path(source).absolute() if is_path else source
 

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from elmo.embed.handover import Parcel, pack, unpack
 from elmo.embed.sentence_embedder import EmbeddedWindow, EmbeddingOptions, SentenceEmbedder
 from elmo.errors import ElmoError
 from elmo.nn.processor import num_threads, prepare_device, use_threads
+from elmo.text.characters import refuse_one_string
 from elmo.text.parallel import start_worker
 
 T = TypeVar("T")
@@ -70,6 +71,7 @@ class ParallelEmbedder(SentenceEmbedder):
     """
 
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
+        refuse_one_string("devices", devices)
         if not devices:
             raise ElmoError("devices: the list is empty; name at least one device")
         if multiprocessing.current_process().daemon:
@@ -93,6 +95,10 @@ class ParallelEmbedder(SentenceEmbedder):
         self.batch_tokens = min(fact.batch_tokens for fact in facts)
         for warning in dict.fromkeys(warning for fact in facts for warning in fact.warnings):
             warnings.warn(warning, stacklevel=2)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: the processes belong to this object alone."""
+        raise ElmoError("a ParallelEmbedder can't be pickled or copied; make one where it is needed")
 
     def close(self) -> None:
         """End all processes."""
@@ -185,6 +191,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=start_worker)
         self._waiting: list[Future[Any]] = []
+        self._has_answered = self._is_closed = False
 
     @property
     def num_waiting(self) -> int:
@@ -198,24 +205,34 @@ class _Worker:
             future = self._pool.submit(call, *arguments)
         except BrokenProcessPool:
             raise self.died() from None
-        except RuntimeError:  # the pool was shut down
-            raise ElmoError("the embedder was closed; make a new one") from None
+        except RuntimeError:
+            if self._is_closed:
+                raise ElmoError("the embedder was closed; make a new one") from None
+            raise  # Python's own advice, if a script without a guard is imported by the process that it started
         self._waiting.append(future)
         return future
 
     def wait(self, future: Future[T]) -> T:
         """Wait for a call, and return its result or raise its error."""
         try:
-            return future.result()
+            result = future.result()
         except BrokenProcessPool:
             raise self.died() from None
+        self._has_answered = True
+        return result
 
     def close(self) -> None:
         """End the process."""
+        self._is_closed = True
         self._pool.shutdown(cancel_futures=True)
 
     def died(self) -> ElmoError:
         """Return the error to raise if the process has ended by itself."""
+        if not self._has_answered:
+            return ElmoError(
+                f"device {self.device}: its process ended before the model was loaded; put what a script does under "
+                "if __name__ == '__main__':, or free some memory if it has run out"
+            )
         return ElmoError(
             f"device {self.device}: its process was killed, perhaps because memory ran out; free some, or name fewer "
             "devices, and start the same command again to continue"

@@ -20,8 +20,9 @@ from elmo.embed.description import Facts
 from elmo.embed.layers import Entry, Layers, VectorLayout, layer_weights
 from elmo.embed.pooling import POOLS, Pool
 from elmo.embed.writers import DType, Written, write_embeddings
+from elmo.errors import ElmoError
 from elmo.formats.model import STATES, State
-from elmo.schema import require_choice, require_positive
+from elmo.schema import require_choice, require_positive, require_text
 from elmo.text.choice import FEWEST_TOKENS, MOST_TOKENS, how_to_cut, note_on_words
 from elmo.text.located import LocatedSentence, cut_text
 
@@ -68,6 +69,12 @@ class EmbeddingOptions(NamedTuple):
     def carry(self) -> bool:
         """Whether the LSTM state in which a sentence ends is the one that a later sentence starts from."""
         return self.state == "carry"
+
+
+def require_embedder(embedder: object) -> None:
+    """Raise an ElmoError for what is no embedder, such as the name of a model."""
+    if not isinstance(embedder, SentenceEmbedder):
+        raise ElmoError(f"embedder: expected what elmo.load returns, found {type(embedder).__name__}")
 
 
 class SentenceEmbedder(ABC):
@@ -282,8 +289,8 @@ class SentenceEmbedder(ABC):
     def tokenize(self, text: str, *, tokenizer: str | None = None, language: str | None = None) -> list[list[str]]:
         """Cut a raw text as the model's training text was cut, into what `embed` takes.
 
-        There is a warning if another program had tokenized the training text, and one for the first text that has far
-        more words unknown to the model than the training text had, as one in another language has.
+        There is a warning if another program had tokenized the training text. Of the first text that has a few words,
+        there is one if far more of them are unknown to the model than in the training text, as in another language.
 
         Args:
             text: Raw text of any number of sentences and lines. No sentence goes beyond a line, unless the lines of the
@@ -346,6 +353,7 @@ class SentenceEmbedder(ABC):
 
     def _cut(self, text: str, tokenizer: str | None, language: str | None) -> list[LocatedSentence]:
         """Cut a raw text. Of the first one that is long enough, warn if its words are not those of the model."""
+        require_text("text", text)
         sentences = cut_text(text, how_to_cut(self.text, text, tokenizer, language))
         tokens = list(islice(chain.from_iterable(sentences), MOST_TOKENS))
         # The file of words is read but once, as programs may pass many short texts.

@@ -26,7 +26,7 @@ from elmo.formats.sources import fetch_pair
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule, ElmoOptions
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.targets import alone_in
+from elmo.targets import alone_in, require_folder
 from elmo.text.characters import NUM_CHARACTERS, SHORTEST, encode_words, refuse_string
 
 _URL = re.compile(r"\w+://")
@@ -194,9 +194,13 @@ class Elmo(ElmoModule, ModelHubMixin):
 
         Returns:
             The address of the commit on the Hub, or None if nothing was pushed.
+
+        Raises:
+            ElmoError: If the folder can't be made.
         """
         folder, metadata = Path(save_directory), dict(model_card_kwargs or {})
         push_to_hub_kwargs.pop("config", None)  # the mixin passes it, but our config.json is the biLM's
+        require_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         # Two processes that save to the same folder at once could leave files of both.
         with alone_in(folder):

@@ -33,7 +33,7 @@ from elmo.formats.files import (
     write_arrays,
     write_json,
 )
-from elmo.formats.model import TEXT, Model, require_bytes, text_config
+from elmo.formats.model import TEXT, Model, require_bytes, require_model, text_config
 from elmo.formats.renames import Shape, require_shape
 from elmo.formats.stored import (
     StateArrays,
@@ -280,7 +280,7 @@ def _require_same(path: Path, other: Path, wanted: str | None, found: str) -> No
 
 def save_native(
     model: Model,
-    folder: Path,
+    folder: str | Path,
     figures: Mapping[str, str] | None = None,
     metadata: Mapping[str, str] | None = None,
     *,
@@ -303,6 +303,8 @@ def save_native(
     Raises:
         ElmoError: If the model has a lexicon, or if a weight is too large for `storage`.
     """
+    require_model(model)
+    folder = Path(folder)
     require_bytes(model, "converted")
     weights = {folder / WEIGHTS: _rounded(model.weights, storage, folder / WEIGHTS)}
     if (softmax := model.stored_softmax) is not None:

@@ -7,7 +7,6 @@ files that belong to a file: published weights, options and softmax have names o
 
 from __future__ import annotations
 
-import os
 import warnings
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +28,7 @@ from elmo.formats.sources import (
     is_bundled,
     is_download,
     is_hub_name,
+    require_source,
 )
 from elmo.formats.tensorflow import find_checkpoint, indexes_in, load_tensorflow, prefix_of
 
@@ -75,8 +75,7 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
         >>> load("elmo_2x1024_128_2048cnn_1xhighway_weights.hdf5").config.lstm.projection_dim
         128
     """
-    if not isinstance(source, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ElmoError(f"model: expected a path, a name or an address, found {type(source).__name__}")
+    require_source(source)
     if not str(source):
         raise ElmoError("the name of the model is empty; is it a variable that is not set?")
     # The name comes before any path, so that it means the same in every working directory.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -43,9 +44,16 @@ def is_bundled(source: str | Path) -> bool:
     return isinstance(source, str) and source in BUNDLED_MODELS
 
 
+def require_source(source: object) -> None:
+    """Raise an ElmoError for what can't name a model, such as None or a model that is already loaded."""
+    if not isinstance(source, str | os.PathLike):
+        raise ElmoError(f"model: expected a path, a name or an address, found {type(source).__name__}")
+
+
 def as_text(source: str | Path) -> str:
     """Return a string that means the same source: a path becomes absolute, since `en` alone would be the package's."""
-    return source if isinstance(source, str) else str(source.absolute())
+    require_source(source)
+    return source if isinstance(source, str) else str(Path(source).absolute())
 
 
 def bundled_folder(name: str) -> Path:

@@ -12,6 +12,7 @@ from elmo.errors import ElmoError
 from elmo.nn.bilm import BiLM, BiLMState, TokenEncoder, detach, first_rows, replace_rows, to_device
 from elmo.nn.char_encoder import WordCharEncoder
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.schema import require_positive, require_share
 
 WORDS_AT_ONCE = 1024
 """Words of a `WordCache` that are encoded together: few enough for any memory."""
@@ -46,6 +47,9 @@ class ElmoModule(nn.Module):
         word_characters: The character ids (V+2, C) of words that `forward` then takes by their numbers. Number 0 is
             padding, whatever word has that row; the last two rows are those of `<S>` and `</S>`.
 
+    Raises:
+        ElmoError: If there is no mix, or `dropout` is no probability.
+
     Source:
         Peters et al. 2018, sec. 3.2 and 3.3.
     """
@@ -65,6 +69,8 @@ class ElmoModule(nn.Module):
         word_characters: Tensor | None = None,
     ) -> None:
         super().__init__()
+        require_positive("num_output_representations", num_output_representations)
+        require_share("dropout", dropout)
         self.bilm = bilm if requires_grad is None else bilm.requires_grad_(requires_grad)
         self.dropout = dropout
         self.keep_sentence_boundaries = keep_sentence_boundaries
@@ -128,6 +134,8 @@ class ElmoModule(nn.Module):
 
     def _layers(self, inputs: Tensor | None, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
         """Return all layers (L+1, B, T+2, D), the lengths (B,) with boundaries, and the axes that B stands for."""
+        if word_inputs is not None:
+            require_numbers(word_inputs)
         if self.words is None or word_inputs is None or not self.words.holds(word_inputs):
             inputs = require_batch(inputs)
             return *self._layers_of_characters(inputs.flatten(0, -3)), inputs.shape[:-2]
@@ -262,6 +270,15 @@ def require_batch(inputs: Tensor | None) -> Tensor:
     if inputs.is_floating_point():
         raise ElmoError(f"inputs: expected whole numbers, the ids of characters, found {inputs.dtype}")
     return inputs
+
+
+def require_numbers(word_inputs: Tensor) -> None:
+    """Refuse numbers of words that are no tensor of whole numbers with a batch axis."""
+    if not isinstance(cast(object, word_inputs), Tensor):
+        raise ElmoError(f"word_inputs: expected a tensor, found {type(word_inputs).__name__}")
+    if word_inputs.dim() < 2 or word_inputs.is_floating_point():
+        found = f"{tuple(word_inputs.shape)} of {word_inputs.dtype}"
+        raise ElmoError(f"word_inputs: expected (…, T) whole numbers with a batch axis, found {found}")
 
 
 def boundary_words(encoder: nn.Module, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -92,7 +92,13 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(torch.tensor(initial_gamma, dtype=torch.float32), requires_grad=trainable and scaled)
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
-        """Combine `layers` (L+1, B, T, D) into (B, T, D), which is zero where `mask` (B, T) is false."""
+        """Combine `layers` (L+1, B, T, D) into (B, T, D), which is zero where `mask` (B, T) is false.
+
+        Raises:
+            ElmoError: If there are more or fewer layers than scores.
+        """
+        if len(layers) != len(self.scores):
+            raise ElmoError(f"layers: {len(layers)} were given, but the mix has scores for {len(self.scores)}")
         if self.layer_norm:
             layers = normalize_layers(layers, mask)
         mixed = self.gamma * layers[-1] if self.top_only else mix_layers(layers, self.scores, self.gamma)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice, pairwise
@@ -21,7 +21,7 @@ from elmo.formats.native import is_native
 from elmo.formats.trained_folder import save_trained
 from elmo.nn.devices import find_device, use_device
 from elmo.nn.softmax import AdaptiveSoftmax
-from elmo.pretrain.loop import Pretrainer, Sentences
+from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.objective import make_softmax
 from elmo.pretrain.perplexity import Perplexity, require_heldout, score_sentences
 from elmo.pretrain.processes import started_together
@@ -79,7 +79,7 @@ def finetune(
     *,
     settings: Mapping[str, object] | None = None,
     new_softmax: bool = False,
-    heldout: Sentences = (),
+    heldout: Iterable[Sequence[str]] = (),
     device: str | torch.device = "auto",
     reading: Reading | None = None,
     encoding: str = "utf-8",
@@ -125,6 +125,7 @@ def finetune(
     # Mistakes are found first, so that they leave no folder behind.
     find_device(device)
     finetuning_config(model, settings, new_softmax)
+    heldout = list(heldout)
     require_heldout(heldout)
     if reading is None:
         choice, path = choose_for_files(model.text, model.vocabulary_file, expand(inputs), encoding=encoding)
@@ -263,7 +264,7 @@ def finetune_on_corpus(
     config: PretrainingConfig,
     *,
     softmax_config: PretrainingConfig | None = None,
-    heldout: Sentences = (),
+    heldout: Sequence[Sequence[str]] = (),
     device: str | torch.device = "auto",
 ) -> FineTuning:
     """Train a model further on a corpus of `prepare_corpus`, as `finetune` does with its other arguments.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from copy import deepcopy
 from pathlib import Path
@@ -43,8 +43,6 @@ from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.metrics import require_tensorboard
 from elmo.training.run_folder import checksum_of_examples
-
-Sentences = Sequence[Sequence[str]]
 
 
 class Pretrainer:
@@ -93,18 +91,19 @@ class Pretrainer:
     def __init__(
         self,
         corpus: Corpus,
-        folder: Path,
+        folder: str | Path,
         recipe: Recipe,
         *,
         start: Model | None = None,
         freeze_bilm: bool = False,
-        heldout: Sentences = (),
+        heldout: Iterable[Sequence[str]] = (),
         device: str | torch.device = "auto",
         tensorboard: bool = False,
     ) -> None:
         # Nothing is written before everything is checked, so that a mistake leaves no folder behind.
         if tensorboard:
             require_tensorboard()
+        folder, heldout = Path(folder), list(heldout)
         require_heldout(heldout)
         if start is not None:
             require_model(start)

@@ -169,6 +169,7 @@ def evaluate(trained: TrainedTask[Any, Any], file: str | Path) -> Scores:
     Raises:
         ElmoError: If the file is not in the task's format.
     """
+    _require_trained(trained)
     examples = trained.task.read(str(file), trained.recipe)
     return trained.task.score(examples, trained.predict(examples))
 
@@ -208,6 +209,7 @@ def predict(
         print(found["entities"])  # [{'start': 3, 'end': 4, 'type': 'LOC', 'text': 'Espoo'}]
         ```
     """
+    _require_trained(trained)
     if isinstance(texts, str | bytes):
         raise ElmoError("texts: expected a list of texts, found a string; did you mean [text]?")
     task, texts = trained.task, list(texts)
@@ -223,3 +225,9 @@ def predict(
         with placing(f"text {number}"):
             examples.append(task.named(task.parse(text, tokenize), "", number))
     return [task.as_json(*pair) for pair in zip(examples, trained.predict(examples), strict=True)]
+
+
+def _require_trained(trained: object) -> None:
+    """Raise an ElmoError for what is no trained model, such as the name of its folder."""
+    if not isinstance(trained, TrainedTask):
+        raise ElmoError(f"trained: expected what elmo.tasks.load returns, found {type(trained).__name__}")

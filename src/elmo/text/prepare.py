@@ -72,7 +72,7 @@ def prepare(
     workers: int | None = None,
     language: str | None = None,
     license: str | None = None,
-    places: Path | None = None,
+    places: str | Path | None = None,
 ) -> Corpus:
     """Prepare the corpus folder `folder` from text; see `Corpus` for what it contains.
 
@@ -121,6 +121,7 @@ def prepare(
     # Our own rules take no notice of the language, and corpora from older versions were all made by them.
     if text in SPLIT and is_split_by_language(known := language or language_of(tokenizer)):
         settings = replace(settings, language=known)
+    places = None if places is None else Path(places)
     _check(settings, vocabulary)
     require_code(language)
     require_positive("workers", workers)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from elmo.extras import import_extra
+from elmo.schema import require_text
 from elmo.text.languages import require_code, short_code
 
 _TITLES = (
@@ -207,9 +208,10 @@ def split_sentences(paragraph: str, language: str | None = None) -> list[str]:
             that decides by the abbreviations and the dates of the language. Still no sentence begins in lower case.
 
     Raises:
-        ElmoError: If the language is not a code.
+        ElmoError: If the language is not a code, or the paragraph not a string.
     """
     require_code(language)
+    require_text("paragraph", paragraph)
     return [paragraph[start:end] for start, end in sentence_spans(paragraph, language)]
 
 

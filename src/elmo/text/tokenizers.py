@@ -79,6 +79,7 @@ def get_tokenizer(name: str) -> Tokenizer:
         get_tokenizer("jieba:lcut")("他去银行存钱。")  # any function of any package
         ```
     """
+    _require_name(name)
     if name in RULES:
         return RULES[name]
     kind, _, rest = name.partition(":")
@@ -89,6 +90,14 @@ def get_tokenizer(name: str) -> Tokenizer:
     lower = name.lower()
     hint = f"; did you mean {lower}?" if lower in RULES else f"; choose {KINDS}"
     raise ElmoError(f"tokenizer {name!r} is unknown{hint}")
+
+
+def _require_name(name: object) -> None:
+    """Refuse a function, which other libraries take: processes are told the name of a tokenizer, and so are files."""
+    if not isinstance(name, str):
+        raise ElmoError(
+            f"tokenizer: expected a name, found {type(name).__name__}; name a function of yours as 'MODULE:FUNCTION'"
+        )
 
 
 @cache  # each block of a text asks again, and looking through all packages takes a while
@@ -143,6 +152,7 @@ def refuse_code(name: str, whose: str, then: str) -> None:
 
 def language_of(name: str) -> str | None:
     """Return the language that the name of a tokenizer says, such as "de" for "spacy:de", or None."""
+    _require_name(name)
     kind, _, language = name.partition(":")
     return language if kind in _LANGUAGES and language not in ("xx", "multilingual") else None
 

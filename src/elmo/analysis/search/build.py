@@ -29,6 +29,7 @@ from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
+from elmo.embed.sentence_embedder import require_embedder
 from elmo.embed.unfinished import is_same_job
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
@@ -121,10 +122,11 @@ def build_index(
     folder, start = Path(folder), time.perf_counter()
     if folder.is_symlink():
         folder = folder.resolve()  # where the index is made: a folder cannot take the place of the link itself
+    require_embedder(embedder)
     weights = single_layer_weights(layer, embedder.num_layers)
     if tagged is not None:
         require_choice("tagged", tagged, COLUMNS)
-    require_choice("vectors", kind, stored.KINDS)
+    require_choice("kind", kind, stored.KINDS)
     stored.import_faiss()
     require_target(folder)
     try:

@@ -17,6 +17,7 @@ from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
 from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
+from elmo.embed.sentence_embedder import require_embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
 from elmo.schema import require_positive, to_mapping
@@ -116,6 +117,7 @@ class ContextIndex:
     """
 
     def __init__(self, folder: str | Path, embedder: Embedder) -> None:
+        require_embedder(embedder)
         facts = _read_description(Path(folder))
         # In indexes of earlier versions the fingerprint of the model covers its warm state, too.
         if facts["model"] not in (embedder.fingerprint, embedder.warm_fingerprint):
