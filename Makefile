@@ -18,7 +18,7 @@ setup: .venv/installed
 
 # What the demo needs: pretraining, and pictures.
 .venv/demo: pyproject.toml setup.py constraints.txt $(wildcard src/elmo/_native/*.cpp src/elmo/_native/*.h)
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv --clear .venv  # another Python would be mixed with the one that is there
 	rm -f src/elmo/_native/_kernel.*.so  # or one that no longer compiles would go unnoticed
 	$(PIP) torch
 	ELMO_KERNELS=$(ELMO_KERNELS) $(PIP) --editable . matplotlib
@@ -52,7 +52,7 @@ dist: .venv/dist
 	ELMO_KERNELS=0 $(WHEEL) --wheel-dir dist dist/elmo_torch-*.tar.gz
 	ELMO_KERNELS=1 CC='$(ZIG) cc $(TARGET)' CXX='$(ZIG) c++ $(TARGET)' LDFLAGS=-s \
 		$(WHEEL) --wheel-dir build/wheels dist/elmo_torch-*.tar.gz
-	PATH=$(abspath $(BIN)):$$PATH auditwheel repair --plat manylinux_$(subst .,_,$(GLIBC))_$(MACHINE) --wheel-dir dist build/wheels/*.whl
+	PATH="$(abspath $(BIN)):$$PATH" auditwheel repair --plat manylinux_$(subst .,_,$(GLIBC))_$(MACHINE) --wheel-dir dist build/wheels/*.whl
 	$(WHEEL) --wheel-dir dist packaging/en-softmax
 	ls -l dist
 

@@ -69,7 +69,7 @@ def run(*command: object) -> str:
             process.wait()  # it gets Ctrl-C, too, and a training saves its state then
             raise SystemExit("stopped; the same command continues") from None
     if process.returncode:
-        raise SystemExit(f"elmo ended with {process.returncode}; see above")
+        raise SystemExit(f"the command ended with exit code {process.returncode}; see above")
     return printed
 
 

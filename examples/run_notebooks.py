@@ -102,11 +102,14 @@ def main() -> None:
     import nbformat
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="names of notebooks without .ipynb; default: all")
+    known = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(known)} to run; default: all")
     parser.add_argument("--to", type=Path, default=NOTEBOOKS, metavar="FOLDER", help="where to write; default: back")
     arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in known]:
+        parser.error(f"there is no notebook {unknown[0]}; choose some of {', '.join(known)}")
     arguments.to.mkdir(parents=True, exist_ok=True)
-    for path in [NOTEBOOKS / f"{name}.ipynb" for name in arguments.names] or sorted(NOTEBOOKS.glob("*.ipynb")):
+    for path in [NOTEBOOKS / f"{name}.ipynb" for name in arguments.names or known]:
         with tempfile.TemporaryDirectory() as folder:
             notebook = run(path, Path(folder) / "examples")
         nbformat.write(notebook, arguments.to / path.name)

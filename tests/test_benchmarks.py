@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 import runpy
 import shlex
@@ -170,6 +171,16 @@ def test_what_fails_in_a_process_of_its_own_is_said_once(tmp_path: Path) -> None
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert re.fullmatch(r"embed\.py: error: .*missing\.txt.*\n", done.stderr)
+
+
+@pytest.mark.slow
+def test_writing_is_measured_in_all_formats(tmp_path: Path) -> None:
+    command = [sys.executable, str(FOLDER / "speed" / "bulk.py"), "--quick", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    names = [result["name"] for result in json.loads(done.stdout)["results"]]
+    assert [name for name in names if name.startswith("write/")] == [
+        f"write/{f}" for f in ("h5", "npz", "parquet", "h5py")
+    ]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)

@@ -243,6 +243,41 @@ def test_the_projects_pages_are_of_the_kept_records(script: str, page: str, monk
     assert text == (BENCHMARKS.parent / "docs" / page).read_text(encoding="utf-8")
 
 
+def test_holm_lets_pass_only_what_all_smaller_ones_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 5 %, three p-values have to be below 5/3, 5/2 and 5 %: c would pass alone, but b before it doesn't."""
+    monkeypatch.syspath_prepend(BENCHMARKS / "pages")
+    holm = importlib.import_module("little_text").holm
+    assert holm({"c": 0.04, "a": 0.016, "b": 0.026}) == {"a"}
+    assert holm({"c": 0.04, "a": 0.016, "b": 0.024}) == {"a", "b", "c"}
+    assert holm({"a": 0.017, "b": 0.024, "c": 0.04}) == set()
+    assert holm({}) == set()
+
+
+def test_seeds_of_another_recipe_are_not_added_to_a_record(
+    make_record: Callable[..., None], results: ModuleType, tmp_path: Path
+) -> None:
+    make_record("a/none", "ner", [40])
+    records, folder, record = (
+        importlib.import_module("common.records"),
+        tmp_path / "runs/a/none",
+        tmp_path / "a/none.json",
+    )
+    before = record.read_text()
+    config = json.loads((folder / "config.json").read_text())
+    config["recipe"]["training"] |= {"seed": 1}
+    write_json(folder / "config.json", config)
+    records.write_record(folder, ["elmo", "task", "train", "ner"], record)
+    assert len(json.loads(record.read_text())["results"]) == 2
+    record.write_text(before)
+    config["recipe"]["training"] |= {"learning_rate": 0.5}
+    write_json(folder / "config.json", config)
+    with pytest.raises(
+        ElmoError, match=r"none\.json: was made by another recipe than .*; remove it, or choose another"
+    ):
+        records.write_record(folder, ["elmo", "task", "train", "ner"], record)
+    assert record.read_text() == before
+
+
 def test_nothing_is_written_without_runs(
     results: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -73,9 +73,9 @@ def test_runs_in_order_and_passes_over_what_is_done(queue: Queue) -> None:
 
 def test_python_and_the_repository_are_those_of_the_queue(queue: Queue) -> None:
     """A list names neither, so that it can be run on every machine."""
-    queue.write({"name": "one", "command": """python -c "import sys; print(sys.executable, '{root}')" """})
+    queue.write({"name": "one", "command": """python -c "import sys; print(sys.executable, '{root}', sep=chr(10))" """})
     assert queue.run()[0] == 0
-    assert (queue.folder / "one.log").read_text().split() == [sys.executable, str(SCRIPT.parents[2])]
+    assert (queue.folder / "one.log").read_text().splitlines() == [sys.executable, str(SCRIPT.parents[2])]
 
 
 def test_the_list_of_the_papers_tasks_can_be_run(queue: Queue) -> None:

@@ -80,15 +80,25 @@ def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
 
     Files are recorded by their names without folders, which differ from machine to machine. If there is a record, the
     folder's seeds are added to its own, which such a command made before.
+
+    Raises:
+        ElmoError: If the seeds of the record were trained by another recipe, such as that of an earlier version.
     """
     config, recipe = read_config(folder)
     record: dict[str, Any] = {"task": config.task, "command": "", "recipe": _without_paths(recipe), "results": []}
     if path.exists():
-        record = cast("dict[str, Any]", read_json(path))
+        known = cast("dict[str, Any]", read_json(path))
+        if _without_seed(known["recipe"]) != _without_seed(record["recipe"]):
+            raise ElmoError(f"{path}: was made by another recipe than {folder}; remove it, or choose another --records")
+        record = known
     record["command"] = shown(command)
     record["results"] += [result.as_json() for result in read_results(folder)]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_all({path: lambda path: write_json(path, record)})
+
+
+def _without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    return {**recipe, "training": {key: value for key, value in recipe["training"].items() if key != "seed"}}
 
 
 def is_recorded(command: Sequence[str], record: Path) -> bool:

@@ -142,7 +142,7 @@ own. `bilm` is the biLM of the set.
 """
 
 LEVEL = 0.05
-"""The level of the tests that say which gains are beyond chance."""
+"""The level of the tests, all together, that say which differences are beyond chance."""
 
 PICTURE = "images/little-text.svg"
 
@@ -262,20 +262,38 @@ def _paired(runs: Sequence[Run], name: str, kind: str) -> dict[str, tuple[list[f
     }
 
 
+def holm(chances: Mapping[str, float]) -> set[str]:
+    """Return which of several tests pass `LEVEL` together, given the p-value of each.
+
+    Source: Holm 1979. The smallest must be below the level divided by the number of tests, the next one below the level
+    divided by one less, and so on, up to the first that isn't.
+    """
+    passed: set[str] = set()
+    for rank, what in enumerate(sorted(chances, key=lambda what: chances[what])):
+        if chances[what] >= LEVEL / (len(chances) - rank):
+            break
+        passed.add(what)
+    return passed
+
+
 def _beyond_chance(pairs: Mapping[str, Mapping[str, tuple[list[float], list[float]]]]) -> str:
-    """Say which gains are larger than chance alone would make them, by language."""
-    gained = {
-        f"{title} in {language}": [more - less for less, more in zip(before, after, strict=True)]
+    """Say which differences are larger than chance alone would make them, by language."""
+    differences = {
+        f"{title} in {language}": ([more - less for less, more in zip(before, after, strict=True)], (after, before))
         for language, scores in pairs.items()
         for title, (before, after) in scores.items()
-        if statistics.mean(after) > statistics.mean(before) and ttest_rel(after, before).pvalue < LEVEL
     }
-    found = [f"{what} (+{mean_and_deviation(gains)})" for what, gains in gained.items()]
-    tests = f"by paired t-tests over the seeds at {100 * LEVEL:.0f} % each"
+    passed = holm({what: float(ttest_rel(*scores).pvalue) for what, (_, scores) in differences.items()})
+    found = [
+        f"{what} ({'+' if statistics.mean(found) > 0 else ''}{mean_and_deviation(found)})"
+        for what, (found, _) in differences.items()
+        if what in passed
+    ]
+    tests = f"by paired t-tests over the seeds at {100 * LEVEL:.0f} % for all {len(differences)} together (Holm)"
     text = (
-        f"Only these gains are beyond chance, {tests}: {', '.join(found)}."
+        f"Only {', '.join(found)} {'differ' if len(found) > 1 else 'differs'} by more than chance, {tests}."
         if found
-        else f"No gain is beyond chance, {tests}."
+        else f"No score differs by more than chance, {tests}."
     )
     return f"{text} All seeds of a row share one biLM, so chance in its pretraining is not counted."
 
@@ -334,6 +352,7 @@ def draw_novels(root: Path, path: Path) -> None:
     found = _of_novels([run for run in read_records(root) if run.task == "tag"])
     if not found:
         return
+    path.parent.mkdir(parents=True, exist_ok=True)
     model, published = PUBLISHED[BASELINE_NOVELS]
     figure = new_figure()
     figure.set_size_inches(11, 3.5)

@@ -94,8 +94,10 @@ def measure_writing(folder: Path, num_sentences: int, repeats: int) -> Iterator[
         }
 
 
-def _write(kind: Any, folder: Path, window: list[Entry], num_sentences: int) -> None:
-    writer = kind(folder, VectorLayout(WIDTH, NUM_LAYERS, False), np.dtype(np.float32), {})
+def _write(
+    kind: type[HDF5Writer | NpzWriter | ParquetWriter], folder: Path, window: list[Entry], num_sentences: int
+) -> None:
+    writer = kind(folder, VectorLayout(WIDTH, NUM_LAYERS, False), np.dtype(np.float32), {}, {})
     for _ in range(num_sentences // WINDOW):
         writer.add(window)
     writer.finish()
