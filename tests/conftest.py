@@ -28,6 +28,14 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("house"), max_examples=100)
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let requests go to the servers that tests start, whatever the machine's settings say."""
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option `--slow`, which `make test-all` passes and `make test` does not."""
     parser.addoption("--slow", action="store_true", help="run the tests that are marked slow, and try more examples")

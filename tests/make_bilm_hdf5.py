@@ -134,5 +134,13 @@ def make(folder: Path, variant: str = "base", seed: int = 0) -> tuple[Path, Opti
     return write(folder, options, weights), options, weights
 
 
+def make_published(folder: Path) -> None:
+    """Write a model into `folder / "published"`, under the names of the files that the paper's authors published."""
+    make(folder / "published")
+    for file in (folder / "published").iterdir():
+        kind = "options" if file.suffix == ".json" else "weights"
+        file.rename(folder / f"elmo_2x4096_512_2048cnn_2xhighway_{kind}{file.suffix}")
+
+
 if __name__ == "__main__":
     make(Path(sys.argv[2]), sys.argv[1])

@@ -76,7 +76,7 @@ class Oracle:
     def highway(self, x: Array, k: int) -> Array:
         names = ("W_carry", "b_carry", "W_transform", "b_transform")
         part = {name: self.weights[f"CNN_high_{k}/{name}"] for name in names}
-        gate = _sigmoid(x @ part["W_carry"] + part["b_carry"])
+        gate = sigmoid(x @ part["W_carry"] + part["b_carry"])
         return gate * np.maximum(x @ part["W_transform"] + part["b_transform"], 0) + (1 - gate) * x
 
     # --- LSTMs
@@ -92,11 +92,11 @@ class Oracle:
         hidden, cell = state
         z = np.concatenate([x, hidden]) @ self.weights[f"{name}/W_0"] + self.weights[f"{name}/B"]
         i, j, f, o = np.split(z, 4)
-        cell = _sigmoid(f + FORGET_BIAS) * cell + _sigmoid(i) * np.tanh(j)
-        cell = _clip(cell, self.lstm.get("cell_clip"))
-        hidden = _sigmoid(o) * np.tanh(cell)
+        cell = sigmoid(f + FORGET_BIAS) * cell + sigmoid(i) * np.tanh(j)
+        cell = clip(cell, self.lstm.get("cell_clip"))
+        hidden = sigmoid(o) * np.tanh(cell)
         if f"{name}/W_P_0" in self.weights:
-            hidden = _clip(hidden @ self.weights[f"{name}/W_P_0"], self.lstm.get("proj_clip"))
+            hidden = clip(hidden @ self.weights[f"{name}/W_P_0"], self.lstm.get("proj_clip"))
         return hidden, cell
 
     def run_direction(
@@ -219,9 +219,9 @@ def log_probabilities(contexts: Array, weight: Array, bias: Array) -> Array:
     return scores - highest - np.log(np.exp(scores - highest).sum(axis=1, keepdims=True))
 
 
-def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+def sigmoid(x: Array) -> Array:
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
-def _clip(x: Array, limit: float | None) -> Array:
+def clip(x: Array, limit: float | None) -> Array:
     return x if limit is None else np.clip(x, -limit, limit)

@@ -56,10 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # Equal sentences are pretrained on once, but words have to occur twice to be in the vocabulary.
         sentences = ["They saw", "They saw They", "saw They saw", "They They saw saw"]
         (folder / f"{name}.conllu").write_text("".join(map(conllu, sentences)))
-    make_bilm_hdf5.make(folder / "published")
-    for file in (folder / "published").iterdir():
-        kind = "options" if file.suffix == ".json" else "weights"
-        file.rename(folder / f"elmo_2x4096_512_2048cnn_2xhighway_{kind}{file.suffix}")
+    make_bilm_hdf5.make_published(folder)
     return folder
 
 

@@ -53,10 +53,7 @@ def test_first_vectors(folder: Path) -> None:
 
 
 def test_an_old_model(folder: Path) -> None:
-    make_bilm_hdf5.make(folder / "published")
-    for file in (folder / "published").iterdir():
-        kind = "options" if file.suffix == ".json" else "weights"
-        file.rename(folder / f"elmo_2x4096_512_2048cnn_2xhighway_{kind}{file.suffix}")
+    make_bilm_hdf5.make_published(folder)
     (folder / "sentences.txt").write_text(SENTENCES)
     run_page("tutorials/old-model.md")
     (folder / "old.hdf5").write_bytes((folder / "carried.hdf5").read_bytes())

@@ -311,7 +311,7 @@ def test_the_packaged_model_reads_raw_english(run: Run) -> None:
     assert one is not None
     assert two is not None
     assert one[0] == two[0]
-    Path("de.txt").write_text("Das ist ein neues Stück, und sie spielen es nicht mehr.\n" * 20)
+    Path("de.txt").write_text("Das ist ein neues Stück, und sie spielen es nicht mehr.\n" * 20, encoding="utf-8")
     code, _, err = run("embed", "en", "de.txt", "de.h5", "--layers", "token")
     assert code == 0
     assert re.match(

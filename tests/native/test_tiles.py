@@ -7,6 +7,7 @@ The build is that of the package, but reads `emulated_tiles.h` first. Then the t
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -39,7 +40,7 @@ from elmo import _native
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("build")
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(folder), "--build-temp", str(folder)]
-    flags = f"-include {ROOT / 'tests/native/emulated_tiles.h'}"
+    flags = f"-include {shlex.quote(str(ROOT / 'tests/native/emulated_tiles.h'))}"
     subprocess.run(command, cwd=ROOT, check=True, env=os.environ | {"CFLAGS": flags, "CXXFLAGS": flags})
     (built,) = (folder / "elmo/_native").glob("_kernel.*")
     return built

@@ -604,14 +604,15 @@ def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
     code, out, err = run_main([*command, "--max-steps", "3"], monkeypatch, capsys)
     figures = r"[\d,]+ tokens/s, loss \d+\.\d{3}, perplexity [\d.]+/[\d.]+, \d\d:\d\d left"
     assert code == 0
-    assert re.fullmatch("".join(rf"elmo: {run}: step {step} of 3, {figures}\n" for step in (1, 2, 3)), err)
+    name = re.escape(str(run))
+    assert re.fullmatch("".join(rf"elmo: {name}: step {step} of 3, {figures}\n" for step in (1, 2, 3)), err)
     end = r"steps, [\d.]+ minutes, training loss (\d+\.\d{3}), perplexity [\d.]+/[\d.]+\n"
-    found = re.fullmatch(rf"{run}: 3 of 3 {end}", out)
+    found = re.fullmatch(rf"{name}: 3 of 3 {end}", out)
     assert found
     assert float(found[1]) == pytest.approx(read_rows(run / "metrics.csv")[-1]["loss"], abs=1e-3)
     code, out, err = run_main([*command, "--max-steps", "2"], monkeypatch, capsys)
     assert (code, err) == (0, "")
-    assert re.fullmatch(rf"{run}: 3 {end}", out)
+    assert re.fullmatch(rf"{name}: 3 {end}", out)
 
 
 def test_heldout_text_without_words_is_refused(

@@ -120,6 +120,7 @@ def test_text_that_looks_laid_out_in_another_way_is_noted(tmp_path: Path) -> Non
         assert path == str(tmp_path / "text")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
 def test_a_pipe_with_a_name_is_noted(tmp_path: Path) -> None:
     """Its text can't be looked at, so it is cut at spaces, as if it were tokenized."""
     os.mkfifo(tmp_path / "pipe")
@@ -233,6 +234,7 @@ def beginning_of(paths: list[str], encoding: str = "utf-8") -> str | None:
     return None if sample is None else sample.text
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
 def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "text").write_bytes("é\n".encode("latin-1"))
     assert beginning_of([str(tmp_path / "text")], "latin-1") == "é"
