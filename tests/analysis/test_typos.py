@@ -104,6 +104,7 @@ def test_a_larger_share_adds_to_a_smaller_one() -> None:
     text = [WORDS] * 10
     few, many = (list(chain(*with_typos(text, share))) for share in (0.2, 0.6))
     assert all(b == a for a, b, word in zip(few, many, chain(*text), strict=True) if a != word)
+    assert few != many
 
 
 def test_the_text_itself_stays() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -24,10 +27,15 @@ from elmo.text.characters import encode_words
 SENTENCES = [["A", "b", "A"], ["c"], ["b", "New"]]
 
 
-@pytest.mark.parametrize("module", [WordEmbedding(["A", "b"], WordsConfig(5)), CharacterEmbedding(4, 6, 3)])
-def test_a_token_vector_depends_on_its_word_alone(module: torch.nn.Module) -> None:
+@pytest.mark.parametrize(
+    "make", [lambda: WordEmbedding(["A", "b", "c"], WordsConfig(5)), lambda: CharacterEmbedding(4, 6, 3)]
+)
+def test_a_token_vector_depends_on_its_word_alone(make: Callable[[], Any]) -> None:
+    torch.manual_seed(0)
+    module = make()
     vectors = module(SENTENCES)
     assert vectors.shape == (3, 3, module.width)
+    assert vectors[1, 0].any()
     assert torch.equal(vectors[1, 0], module([["c"]])[0, 0])
     assert torch.equal(vectors[0, 0], vectors[0, 2])
     assert not vectors[1, 1:].any()
