@@ -2,7 +2,8 @@
 # CI runs `make lint`, `make site`, and `make test-all`, which is `make test` with the slow tests.
 PYTHON ?= python3
 BIN := .venv/bin
-# Python compiles a module when it is first imported, and most are never: without compiling all, pip needs half the time.
+# Python compiles a module when it is first imported, and most never are. Without compiling all of them, pip takes half
+# the time.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 # Kernels that don't compile would be left out without a word (see setup.py). They are an error here, if this machine has
 # what any of them needs: a compiler, and Python's headers.
@@ -32,7 +33,7 @@ setup: .venv/installed
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
 
-# For publishing: the source, a wheel with the kernels, one without them for all other machines, and the softmax of `en`.
+# What is published: the source, a wheel with the kernels, one without them for all other machines, and the softmax of `en`.
 # The kernels are compiled by zig, a clang that brings the headers of old glibc and links libc++ into the module, so that
 # the wheel runs on any Linux of this processor since 2014. auditwheel checks that and names the wheel accordingly.
 GLIBC := 2.17
@@ -87,7 +88,7 @@ notebooks: setup
 site: .venv/docs
 	$(BIN)/mkdocs build --strict
 
-# The same, with a check of the commands and the Python on its pages.
+# Builds the site, and checks the commands and the Python on its pages.
 docs: site
 	$(PYTEST) --slow tests/test_docs.py tests/test_readme.py tests/test_tutorials.py
 

@@ -190,7 +190,12 @@ def main() -> None:
     )
     parser.add_argument("--run", type=Path, help="a finished run on that corpus; default: WORK/run, trained to its end")
     parser.add_argument(
-        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="of the recipe, in each run"
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change the recipe of each run",
     )
     parser.add_argument("--kenlm", type=Path, help="the folder with KenLM's programs: a 5-gram model to compare with")
     parser.add_argument("--baseline", help="a model of the same size, trained otherwise, to compare with")

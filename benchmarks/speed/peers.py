@@ -380,12 +380,18 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="the Python 3.11 of new environments; default: this")
     parser.add_argument("--only", choices=["embed", "pretrain"], help="embedding or pretraining alone")
     parser.add_argument(
-        "--sizes", nargs="+", default=["small", "original"], choices=list(RECIPES), help="to embed with"
+        "--sizes",
+        nargs="+",
+        default=["small", "original"],
+        choices=list(RECIPES),
+        help="the sizes of the models that embed; default: both",
     )
     parser.add_argument(
-        "--tokens", type=int, help=f"in bulk; default: {TOKENS['small'][0]:,} or {TOKENS['original'][0]:,}"
+        "--tokens",
+        type=int,
+        help=f"tokens of the large text; default: {TOKENS['small'][0]:,} or {TOKENS['original'][0]:,}",
     )
-    parser.add_argument("--threads", type=int, default=2, help="of each program; default: 2")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each program; default: 2")
     parser.add_argument("--repeats", type=int, default=3, help="how often each is measured; the median counts")
     parser.add_argument("--quick", action="store_true", help="only the size small, few tokens and rows, no repeats")
     parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")

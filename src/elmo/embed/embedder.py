@@ -96,7 +96,7 @@ class Embedder(SentenceEmbedder):
         if self.source is None:
             raise ElmoError(
                 "this Embedder can't be pickled, because its model was not loaded by elmo.load: load it "
-                "where it is needed (a trained task by elmo.tasks.load), or write it to a folder before "
+                "where it is needed (a trained task by elmo.tasks.load), or write it to a folder first "
                 "(elmo.formats.save_native)"
             )
         device = "cpu" if self._gpu is None else str(self._gpu)

@@ -289,8 +289,8 @@ class SentenceEmbedder(ABC):
     def tokenize(self, text: str, *, tokenizer: str | None = None, language: str | None = None) -> list[list[str]]:
         """Cut a raw text as the model's training text was cut, into what `embed` takes.
 
-        There is a warning if another program had tokenized the training text. Of the first text that has a few words,
-        there is one if far more of them are unknown to the model than in the training text, as in another language.
+        There is a warning if another program had tokenized the training text. The first text of at least eight tokens
+        gets one if far more of them are unknown to the model than of the training text, as in another language.
 
         Args:
             text: Raw text of any number of sentences and lines. No sentence goes beyond a line, unless the lines of the
