@@ -120,7 +120,9 @@ following, task by task:
 - **Roles.** On all of PropBank, ELMo removes 17.4 % of the errors. The paper has 17.2 %, with
   other data, a larger model, and a baseline of 81.4 instead of 67.4. With ELMo, the model is
   better after three of its twelve epochs [than the baseline ever
-  is](lab-notes.md#propbank-with-three-seeds-the-error-reduction-of-the-paper). ELMo is worth
+  is](lab-notes.md#propbank-with-three-seeds-the-error-reduction-of-the-paper). With the published
+  size and optimizer, training is [slower by
+  far](lab-notes.md#roles-at-the-published-size-the-recipes-clipping-let-a-training-diverge). ELMo is worth
   about [5.6 times as many examples](lab-notes.md#roles-from-a-hundredth-of-propbank-and-from-a-tenth)
   where there is a hundredth of PropBank, and 3.9 times where there is a tenth. This is
   interpolated linearly between the baseline's scores, over the logarithm of the size; the whole was
