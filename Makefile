@@ -19,7 +19,7 @@ setup: .venv/installed
 
 # What the demo needs: pretraining, and pictures.
 .venv/demo: pyproject.toml setup.py constraints.txt $(wildcard src/elmo/_native/*.cpp src/elmo/_native/*.h)
-	$(PYTHON) -m venv --clear .venv  # another Python would be mixed with the one that is there
+	$(PYTHON) -m venv .venv
 	rm -f src/elmo/_native/_kernel.*.so  # or one that no longer compiles would go unnoticed
 	$(PIP) torch
 	ELMO_KERNELS=$(ELMO_KERNELS) $(PIP) --editable . matplotlib

@@ -285,8 +285,8 @@ def _beyond_chance(pairs: Mapping[str, Mapping[str, tuple[list[float], list[floa
     }
     passed = holm({what: float(ttest_rel(*scores).pvalue) for what, (_, scores) in differences.items()})
     found = [
-        f"{what} ({'+' if statistics.mean(found) > 0 else ''}{mean_and_deviation(found)})"
-        for what, (found, _) in differences.items()
+        f"{what} ({'+' if statistics.mean(gains) > 0 else ''}{mean_and_deviation(gains)})"
+        for what, (gains, _) in differences.items()
         if what in passed
     ]
     tests = f"by paired t-tests over the seeds at {100 * LEVEL:.0f} % for all {len(differences)} together (Holm)"

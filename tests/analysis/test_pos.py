@@ -118,7 +118,7 @@ def test_what_no_probe_can_be_fitted_to_is_refused(vectors: Any, labels: Any, de
 def test_vectors_of_another_width_are_refused() -> None:
     vectors = np.float32([[0], [1]])
     probe = fit_probe(vectors, ["a", "b"], vectors, ["a", "b"])
-    with pytest.raises(ElmoError, match=r"^vectors: 2 numbers wide, and 1 in training$"):
+    with pytest.raises(ElmoError, match=r"^vectors: have 2 numbers each, and those of the training had 1; give"):
         probe.predict(np.float32([[0, 1]]))
 
 

@@ -48,7 +48,10 @@ class LinearProbe:
         """
         numbers = _tensor(vectors)
         if numbers.shape[1] != self.weight.shape[1]:
-            raise ElmoError(f"vectors: {numbers.shape[1]} numbers wide, and {self.weight.shape[1]} in training")
+            raise ElmoError(
+                f"vectors: have {numbers.shape[1]} numbers each, and those of the training had {self.weight.shape[1]}; "
+                "give vectors of the same kind"
+            )
         scores = F.linear(numbers, self.weight, self.bias)
         return [self.labels[index] for index in scores.argmax(dim=1).tolist()]
 
