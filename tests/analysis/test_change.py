@@ -134,6 +134,7 @@ def test_few_uses_of_a_period_are_drawn(index: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("elmo.analysis.change.DRAWN_USES", 7)
     found = ChangeIndex(index, "decade").word("gay")
     assert np.bincount(found.drawn).tolist() == [7, 7]
+    assert not np.array_equal(found.vectors[:7], whole.vectors[:7]), "the first seven"
     ends = [[np.flatnonzero(one.drawn == period)[[0, -1]] for period in (0, 1)] for one in (whole, found)]
     np.testing.assert_array_equal(found.vectors[ends[1]], whole.vectors[ends[0]])  # the first and the last of each
     assert {*map(bytes, found.vectors)} < {*map(bytes, whole.vectors)}

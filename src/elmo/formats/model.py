@@ -305,7 +305,13 @@ def text_config(value: object, path: Path) -> TextConfig:
 
 
 def require_bytes(model: Model, done: str) -> None:
-    """Refuse a model with a lexicon, which no format that we write can store; `done` says what it was to be."""
+    """Refuse what is no model, and one with a lexicon, which no format that we write can store.
+
+    Args:
+        model: The model to check.
+        done: What was to be done to it, for the message.
+    """
+    require_model(model)
     if model.lexicon is not None:
         raise ElmoError(f"an ELMoForManyLangs model cannot be {done}: it has word lists of its own ({model.origin})")
 

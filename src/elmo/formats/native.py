@@ -33,7 +33,7 @@ from elmo.formats.files import (
     write_arrays,
     write_json,
 )
-from elmo.formats.model import TEXT, Model, require_bytes, require_model, text_config
+from elmo.formats.model import TEXT, Model, require_bytes, text_config
 from elmo.formats.renames import Shape, require_shape
 from elmo.formats.stored import (
     StateArrays,
@@ -303,9 +303,8 @@ def save_native(
     Raises:
         ElmoError: If the model has a lexicon, or if a weight is too large for `storage`.
     """
-    require_model(model)
-    folder = Path(folder)
     require_bytes(model, "converted")
+    folder = Path(folder)
     weights = {folder / WEIGHTS: _rounded(model.weights, storage, folder / WEIGHTS)}
     if (softmax := model.stored_softmax) is not None:
         weights[folder / SOFTMAX] = _rounded(softmax.weights, storage, folder / SOFTMAX)
