@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from bridge import make_config
 from elmo.config import BiLMConfig
 from levels import level
+from make_bilm_hdf5 import make
 
 __all__ = ["level"]  # a fixture for all tests
 
@@ -72,6 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def seeded() -> None:
     """Let no test depend on which tests ran before it in the same process."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a small random model in the format of AllenNLP."""
+    return make(tmp_path_factory.mktemp("model"))[0]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""These fixtures give the tests of several analyses a small model."""
+"""This fixture gives the tests of several analyses a small model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ import pytest
 
 from elmo import formats
 from elmo.embed import Embedder
-from make_bilm_hdf5 import make
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("model"))[0]
 
 
 @pytest.fixture(scope="module")

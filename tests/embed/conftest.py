@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from elmo import formats
 from elmo.embed import Embedder, writers
-from make_bilm_hdf5 import make
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
+def model(model_folder: Path) -> Embedder:
+    return Embedder(formats.load(model_folder))
 
 
 @pytest.fixture

@@ -34,24 +34,18 @@ from elmo.embed.parallel import WINDOWS_PER_DEVICE, ParallelEmbedder
 from elmo.errors import ElmoError
 from elmo.nn.devices import parse_devices, use_device
 from elmo.targets import work_folder_of
-from make_bilm_hdf5 import make
 
 SENTENCES = [[f"word{n}", "of", "a"][: n % 4] * (1 + n % 3) for n in range(60)]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("model"))[0]
+def model(model_folder: Path) -> Embedder:
+    return load(model_folder)  # loaded by its path, so that files of vectors name the model
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path) -> Embedder:
-    return load(folder)  # loaded by its path, so that files of vectors name the model
-
-
-@pytest.fixture(scope="module")
-def both(folder: Path) -> Iterator[ParallelEmbedder]:
-    with ParallelEmbedder(folder, ["cpu", "cpu"]) as embedder:
+def both(model_folder: Path) -> Iterator[ParallelEmbedder]:
+    with ParallelEmbedder(model_folder, ["cpu", "cpu"]) as embedder:
         yield embedder
 
 
@@ -105,9 +99,9 @@ def test_carried_state_is_that_of_one_device(model: Embedder, both: ParallelEmbe
 
 
 @pytest.mark.slow
-def test_precision_is_that_of_each_process(folder: Path) -> None:
-    one = Embedder(formats.load(folder), precision="bf16")
-    with ParallelEmbedder(folder, ["cpu", "cpu"], precision="bf16") as both:
+def test_precision_is_that_of_each_process(model_folder: Path) -> None:
+    one = Embedder(formats.load(model_folder), precision="bf16")
+    with ParallelEmbedder(model_folder, ["cpu", "cpu"], precision="bf16") as both:
         assert both.precision == one.precision == "bf16"
         for a, b in zip(one.embed(SENTENCES), both.embed(SENTENCES), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -161,13 +155,13 @@ def test_a_stream_that_is_left_frees_its_memory(both: ParallelEmbedder) -> None:
     assert len(held) > 1
 
 
-def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, folder: Path, tmp_path: Path) -> None:
+def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, model_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match="has no warm state"):
         both.embed(SENTENCES, state="warm")
     for path, devices, says in (
         (tmp_path / "nowhere", ["cpu"], "nowhere: no such file or folder"),
-        (folder, ["cpu", "gpu"], "'gpu' is unknown; choose one of auto, cpu, cuda"),
-        (folder, ["gpu", "cpu"], "'gpu' is unknown; choose one of auto, cpu, cuda"),
+        (model_folder, ["cpu", "gpu"], "'gpu' is unknown; choose one of auto, cpu, cuda"),
+        (model_folder, ["gpu", "cpu"], "'gpu' is unknown; choose one of auto, cpu, cuda"),
     ):
         with pytest.raises(ElmoError, match=says):
             ParallelEmbedder(path, devices)
@@ -176,11 +170,11 @@ def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, folder: P
 
 @pytest.mark.slow
 def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
-    model: Embedder, folder: Path, tmp_path: Path, monkeypatch
+    model: Embedder, model_folder: Path, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
     path = tmp_path / "a.h5"
-    with ParallelEmbedder(folder, ["cpu", "cpu"]) as embedder:
+    with ParallelEmbedder(model_folder, ["cpu", "cpu"]) as embedder:
         processes = embedder.process_ids
 
         def sentences() -> Iterator[list[str]]:
@@ -213,8 +207,8 @@ def test_a_device_of_torch_is_checked_as_its_name_is(monkeypatch: pytest.MonkeyP
             Embedder(make_model(), device=torch.device(name))
 
 
-def test_a_killed_process_cannot_reset_its_state(folder: Path) -> None:
-    with ParallelEmbedder(folder, ["cpu", "cpu"]) as embedder:
+def test_a_killed_process_cannot_reset_its_state(model_folder: Path) -> None:
+    with ParallelEmbedder(model_folder, ["cpu", "cpu"]) as embedder:
         for pid in embedder.process_ids:
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(ElmoError, match="device cpu: its process was killed"):
@@ -229,18 +223,18 @@ def test_processes_belong_to_one_object(both: ParallelEmbedder, model: Embedder)
     np.testing.assert_array_equal(both.embed(SENTENCES[:1])[0], model.embed(SENTENCES[:1])[0])
 
 
-def test_a_script_without_a_guard_is_told_about_it(folder: Path, tmp_path: Path) -> None:
+def test_a_script_without_a_guard_is_told_about_it(model_folder: Path, tmp_path: Path) -> None:
     """The process that it starts imports it, and would start a process again."""
     script = tmp_path / "script.py"
-    script.write_text(f"import elmo\nelmo.ParallelEmbedder({str(folder)!r}, ['cpu'])\n", encoding="utf-8")
+    script.write_text(f"import elmo\nelmo.ParallelEmbedder({str(model_folder)!r}, ['cpu'])\n", encoding="utf-8")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=100)
     assert "device cpu: its process ended before the model was loaded; put what a script does under" in done.stderr
     assert "the embedder was closed" not in done.stderr
 
 
-def test_one_device_is_not_taken_for_its_letters(folder: Path) -> None:
+def test_one_device_is_not_taken_for_its_letters(model_folder: Path) -> None:
     with pytest.raises(ElmoError, match="devices: expected a list, found the string 'cpu'"):
-        ParallelEmbedder(folder, "cpu")
+        ParallelEmbedder(model_folder, "cpu")
 
 
 def test_a_number_is_no_device() -> None:
@@ -314,10 +308,10 @@ def test_arrays_are_sent_where_files_in_memory_are_forbidden(monkeypatch: pytest
     assert np.array_equal(got, np.ones((2, 3)))
 
 
-def test_a_worker_of_a_pool_starts_no_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_a_pool_starts_no_processes(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiprocessing.current_process", lambda: SimpleNamespace(daemon=True))
     with pytest.raises(ElmoError, match="devices: this process may start no others"):
-        ParallelEmbedder(folder / "model", ["cpu", "cpu"])
+        ParallelEmbedder(model_folder / "model", ["cpu", "cpu"])
 
 
 def test_arrays_are_handed_over_and_their_memory_is_freed(monkeypatch) -> None:
@@ -342,8 +336,8 @@ def test_an_array_that_was_handed_over_does_not_keep_the_others() -> None:
     assert one.base is None or one.base.nbytes == one.nbytes
 
 
-def test_a_closed_embedder_says_so(folder: Path) -> None:
-    with ParallelEmbedder(folder, ["cpu"]) as embedder:
+def test_a_closed_embedder_says_so(model_folder: Path) -> None:
+    with ParallelEmbedder(model_folder, ["cpu"]) as embedder:
         pass
     with pytest.raises(ElmoError, match=r"^the embedder was closed; make a new one$"):
         embedder.embed(SENTENCES)

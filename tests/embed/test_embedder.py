@@ -34,13 +34,8 @@ SENTENCES = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("model"))[0]
-
-
-@pytest.fixture(scope="module")
-def loaded(folder: Path) -> formats.Model:
-    return formats.load(folder)
+def loaded(model_folder: Path) -> formats.Model:
+    return formats.load(model_folder)
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +120,9 @@ def test_no_sentences_give_nothing(model: Embedder) -> None:
 # --- carried state
 
 
-def test_carried_states_have_the_batch_size_of_allennlp_unless_another_is_asked_for(folder: Path) -> None:
+def test_carried_states_have_the_batch_size_of_allennlp_unless_another_is_asked_for(model_folder: Path) -> None:
     """64. Which sentence a state is carried to depends on it, so to match old numbers it must stay the default."""
-    embedder, sentences = Embedder(formats.load(folder)), [[f"word{number % 7}", "play"] for number in range(150)]
+    embedder, sentences = Embedder(formats.load(model_folder)), [[f"word{number % 7}", "play"] for number in range(150)]
     default = embedder.embed(sentences, state="carry")
     for size, is_default in ((64, True), (32, False)):
         embedder.reset_state()
@@ -135,8 +130,8 @@ def test_carried_states_have_the_batch_size_of_allennlp_unless_another_is_asked_
         assert all(map(np.array_equal, found, default)) == is_default
 
 
-def test_carried_state_lives_across_calls_until_reset(folder: Path) -> None:
-    embedder = Embedder(formats.load(folder))
+def test_carried_state_lives_across_calls_until_reset(model_folder: Path) -> None:
+    embedder = Embedder(formats.load(model_folder))
     both = embedder.embed([["a"], ["b"]], state="carry", batch_size=1)
     embedder.reset_state()
     one_by_one = [embedder.embed([[word]], state="carry", batch_size=1)[0] for word in "ab"]
@@ -146,16 +141,16 @@ def test_carried_state_lives_across_calls_until_reset(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("layers", ["token", 0, [1.0, 0.0, 0.0]])
-def test_layer_0_alone_carries_the_state_too(folder: Path, layers: Any) -> None:
-    embedder, other = (Embedder(formats.load(folder)) for _ in range(2))
+def test_layer_0_alone_carries_the_state_too(model_folder: Path, layers: Any) -> None:
+    embedder, other = (Embedder(formats.load(model_folder)) for _ in range(2))
     found = embedder.embed([["a"]], layers=layers, state="carry")
     assert_same(found, [array[0] for array in other.embed([["a"]], layers="all", state="carry")])
     assert_same(embedder.embed([["b"]], state="carry"), other.embed([["b"]], state="carry"), atol=0)
 
 
-def test_layers_without_weight_are_zeros(folder: Path) -> None:
+def test_layers_without_weight_are_zeros(model_folder: Path) -> None:
     """They carry the state as any others do."""
-    embedder, other = elmo.load(folder), elmo.load(folder)
+    embedder, other = elmo.load(model_folder), elmo.load(model_folder)
     for state in ("zero", "carry"):
         assert not any(array.any() for array in embedder.embed(SENTENCES, layers=[0, 0, 0], state=state))
     other.embed(SENTENCES, state="carry")
@@ -182,17 +177,17 @@ def test_does_not_follow_a_model_whose_training_goes_on(kind: str, tmp_path: Pat
     assert_same(embedder.embed(words[1:]), elmo.load(tmp_path).embed(words[1:]))
 
 
-def test_a_call_from_zeros_leaves_the_carried_state(folder: Path) -> None:
+def test_a_call_from_zeros_leaves_the_carried_state(model_folder: Path) -> None:
     """A call that starts from zeros neither reads nor changes the carried state."""
-    embedder, other = (Embedder(formats.load(folder)) for _ in range(2))
+    embedder, other = (Embedder(formats.load(model_folder)) for _ in range(2))
     for each in (embedder, other):
         each.embed([["a"]], state="carry")
-    assert_same(embedder.embed([["c"]]), Embedder(formats.load(folder)).embed([["c"]]), atol=0)
+    assert_same(embedder.embed([["c"]]), Embedder(formats.load(model_folder)).embed([["c"]]), atol=0)
     assert_same(embedder.embed([["b"]], state="carry"), other.embed([["b"]], state="carry"), atol=0)
 
 
-def test_a_smaller_batch_leaves_the_other_rows_as_they_were(folder: Path) -> None:
-    embedder = Embedder(formats.load(folder))
+def test_a_smaller_batch_leaves_the_other_rows_as_they_were(model_folder: Path) -> None:
+    embedder = Embedder(formats.load(model_folder))
     embedder.embed([["a"], ["b"]], state="carry", batch_size=2)
     embedder.embed([["c"]], state="carry", batch_size=2)
     first, second = embedder.embed([["x"], ["y"]], state="carry", batch_size=2)
@@ -219,9 +214,11 @@ def test_arrays_of_strings_are_sentences(model: Embedder, tmp_path: Path, dtype)
     assert model.write(tmp_path / "vectors.h5", sentences).num_tokens == 6
 
 
-def test_is_shown_in_one_line(folder: Path, loaded: formats.Model) -> None:
+def test_is_shown_in_one_line(model_folder: Path, loaded: formats.Model) -> None:
     shape = "num_layers=3, width=12"
-    assert repr(elmo.load(folder)) == f"Embedder('{folder.name}', {shape}, precision='float32', device='cpu')"
+    assert (
+        repr(elmo.load(model_folder)) == f"Embedder('{model_folder.name}', {shape}, precision='float32', device='cpu')"
+    )
     assert repr(Embedder(loaded)) == f"Embedder('made in memory', {shape}, precision='float32', device='cpu')"
     assert re.fullmatch(rf"Model\(.*lm_weights.*, {shape}\)", repr(loaded))
 
@@ -229,21 +226,21 @@ def test_is_shown_in_one_line(folder: Path, loaded: formats.Model) -> None:
 # --- copies, and other processes
 
 
-def test_can_be_pickled(folder: Path) -> None:
+def test_can_be_pickled(model_folder: Path) -> None:
     """The copy gives vectors that are equal to the bit, and it continues from the carried state."""
-    model = elmo.load(folder, precision="auto")
+    model = elmo.load(model_folder, precision="auto")
     model.embed([["a"]], state="carry")
     again = pickle.loads(pickle.dumps(model))
     assert_same(again.embed(SENTENCES, layers="all"), model.embed(SENTENCES, layers="all"), atol=0)
     assert_same(again.embed([["b"]], state="carry"), model.embed([["b"]], state="carry"), atol=0)
-    assert len(pickle.dumps(elmo.load(folder))) < 1000, "the weights are not in it"
+    assert len(pickle.dumps(elmo.load(model_folder))) < 1000, "the weights are not in it"
 
 
-def test_a_pickle_holds_an_absolute_path(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder.parent)
-    pickled = pickle.dumps(elmo.load(folder.name))
+def test_a_pickle_holds_an_absolute_path(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(model_folder.parent)
+    pickled = pickle.dumps(elmo.load(model_folder.name))
     monkeypatch.chdir(tmp_path)
-    assert pickle.loads(pickled).source == folder
+    assert pickle.loads(pickled).source == model_folder
 
 
 def test_a_pickle_of_a_model_that_was_replaced_is_refused(tmp_path: Path) -> None:
@@ -274,9 +271,9 @@ def _carried(loaded: formats.Model, words: list[list[str]]) -> list[np.ndarray]:
     return Embedder(loaded).embed(words, state="carry", batch_size=1)[-1:]
 
 
-def test_works_in_a_worker_of_a_data_loader(folder: Path) -> None:
+def test_works_in_a_worker_of_a_data_loader(model_folder: Path) -> None:
     """The worker is spawned, so that the model is pickled; a forked worker would not need that."""
-    model = elmo.load(folder)
+    model = elmo.load(model_folder)
     loader = torch.utils.data.DataLoader(
         SENTENCES, 2, collate_fn=model.embed, num_workers=1, multiprocessing_context="spawn"
     )

@@ -13,7 +13,6 @@ import torch
 import elmo
 from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
-from make_bilm_hdf5 import make
 from pages import ROOT, blocks
 
 flair: Any = pytest.importorskip("flair", reason="needs the extra 'flair'", exc_type=ImportError)
@@ -28,11 +27,6 @@ ROUNDING = 2e-6
 """Rounding of float32 in batches of other sizes."""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("model"))[0]
-
-
 def vectors_of(embeddings: Any) -> list[np.ndarray]:
     sentences = [Sentence(tokens) for tokens in TOKENS]
     embeddings.embed(sentences)
@@ -40,9 +34,9 @@ def vectors_of(embeddings: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("layers", ["all", "top", 1, [0.5, 0.25, 0.25]], ids=str)
-def test_tokens_have_our_vectors(folder: Path, layers: Layers) -> None:
-    embeddings = ElmoEmbeddings(folder, layers)
-    model = elmo.load(folder)
+def test_tokens_have_our_vectors(model_folder: Path, layers: Layers) -> None:
+    embeddings = ElmoEmbeddings(model_folder, layers)
+    model = elmo.load(model_folder)
     for found, wanted in zip(vectors_of(embeddings), model.embed(TOKENS, layers=layers), strict=True):
         if layers == "all":  # one layer after the other, in the vector of each token
             wanted = np.concatenate(list(wanted), axis=1)
@@ -50,9 +44,9 @@ def test_tokens_have_our_vectors(folder: Path, layers: Layers) -> None:
         np.testing.assert_allclose(found, wanted, atol=ROUNDING, rtol=0)
 
 
-def test_among_other_embeddings_and_pickled(folder: Path) -> None:
+def test_among_other_embeddings_and_pickled(model_folder: Path) -> None:
     """Each choice of layers has a name of its own. Otherwise Flair would take the vectors of one for another's."""
-    top, bottom = ElmoEmbeddings(folder, "top"), ElmoEmbeddings(folder, "token")
+    top, bottom = ElmoEmbeddings(model_folder, "top"), ElmoEmbeddings(model_folder, "token")
     assert top.name != bottom.name
     both = vectors_of(StackedEmbeddings([top, bottom]))
     parts = [vectors_of(one) for one in (top, bottom)]
@@ -63,7 +57,7 @@ def test_among_other_embeddings_and_pickled(folder: Path) -> None:
     np.testing.assert_allclose(vectors_of(pickle.loads(pickle.dumps(top)))[1], parts[0][1], atol=ROUNDING, rtol=0)
 
 
-def test_a_tagger_learns_is_saved_and_loaded(folder: Path, tmp_path: Path) -> None:
+def test_a_tagger_learns_is_saved_and_loaded(model_folder: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     sentences = [Sentence(tokens) for tokens in TOKENS]
     for sentence in sentences:
@@ -72,7 +66,7 @@ def test_a_tagger_learns_is_saved_and_loaded(folder: Path, tmp_path: Path) -> No
     dictionary = flair.data.Corpus(sentences, sample_missing_splits=False).make_label_dictionary("case")
     plain = {"use_rnn": False, "use_crf": False, "reproject_embeddings": False}
     undropped = dict.fromkeys(("dropout", "word_dropout", "locked_dropout"), 0.0)
-    tagger = SequenceTagger(ElmoEmbeddings(folder), dictionary, "case", **plain, **undropped)
+    tagger = SequenceTagger(ElmoEmbeddings(model_folder), dictionary, "case", **plain, **undropped)
     optimizer = torch.optim.Adam(tagger.parameters(), 0.05)
     losses: list[float] = []
     for _ in range(200):
@@ -96,9 +90,9 @@ def test_a_tagger_learns_is_saved_and_loaded(folder: Path, tmp_path: Path) -> No
     ]
 
 
-def test_bad_arguments_are_one_sentence(folder: Path) -> None:
+def test_bad_arguments_are_one_sentence(model_folder: Path) -> None:
     with pytest.raises(ElmoError, match="9"):
-        ElmoEmbeddings(folder, 9)
+        ElmoEmbeddings(model_folder, 9)
 
 
 def test_the_page_runs() -> None:

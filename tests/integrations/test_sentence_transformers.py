@@ -14,7 +14,6 @@ import make_words
 from elmo import formats
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from make_bilm_hdf5 import make
 from pages import ROOT, blocks
 
 library = pytest.importorskip(
@@ -30,63 +29,58 @@ ROUNDING = 1e-5
 """The module and the packed engine round differently."""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("model"))[0]
-
-
 def build(folder: Path, **options: Any) -> Any:
     tokens = ElmoTokens(folder, tokenizer="ptb", **options)
     modules = [tokens, Pooling(tokens.get_embedding_dimension())]
     return library.SentenceTransformer(modules=modules, device="cpu")
 
 
-def test_texts_have_the_mean_of_their_tokens(folder: Path) -> None:
+def test_texts_have_the_mean_of_their_tokens(model_folder: Path) -> None:
     """An untrained mix is the mean of the layers; a text without tokens has zeros, alone and among others."""
-    found = build(folder).encode(TEXTS)
-    wanted = elmo.load(folder).embed(TOKENS, pool="mean")
+    found = build(model_folder).encode(TEXTS)
+    wanted = elmo.load(model_folder).embed(TOKENS, pool="mean")
     np.testing.assert_allclose(found, wanted, atol=ROUNDING, rtol=0)
-    assert not build(folder).encode([""]).any()
+    assert not build(model_folder).encode([""]).any()
 
 
-def test_texts_are_cut_as_the_training_text_of_the_model(folder: Path, tmp_path: Path) -> None:
-    model = formats.load(folder)
+def test_texts_are_cut_as_the_training_text_of_the_model(model_folder: Path, tmp_path: Path) -> None:
+    model = formats.load(model_folder)
     model.text = TextConfig("ptb", lowercase=True)
     formats.save_native(model, tmp_path / "model")
     tokens = ElmoTokens(tmp_path / "model")
     assert tokens.get_config_dict() == {"tokenizer": "ptb", "lowercase": True, "requires_grad": False}
-    assert ElmoTokens(folder).get_config_dict()["tokenizer"] == "whitespace"
+    assert ElmoTokens(model_folder).get_config_dict()["tokenizer"] == "whitespace"
 
 
-def test_lower_case_and_prompts(folder: Path) -> None:
-    lower = build(folder, lowercase=True)
-    plain = build(folder)
+def test_lower_case_and_prompts(model_folder: Path) -> None:
+    lower = build(model_folder, lowercase=True)
+    plain = build(model_folder)
     assert np.array_equal(lower.encode(["A Play"]), plain.encode(["a play"]))
     assert np.array_equal(plain.encode(["play"], prompt="new "), plain.encode(["new play"]))
 
 
-def test_a_prompt_may_be_read_and_left_out_of_the_mean(folder: Path) -> None:
+def test_a_prompt_may_be_read_and_left_out_of_the_mean(model_folder: Path) -> None:
     """Its tokens still change the vectors of the others."""
-    tokens = ElmoTokens(folder, tokenizer="ptb")
+    tokens = ElmoTokens(model_folder, tokenizer="ptb")
     pooling = Pooling(tokens.get_embedding_dimension(), include_prompt=False)
     model = library.SentenceTransformer(modules=[tokens, pooling], device="cpu")
-    (whole,) = elmo.load(folder).embed([["a", "new", "play", "."]])
+    (whole,) = elmo.load(model_folder).embed([["a", "new", "play", "."]])
     found = model.encode(["play."], prompt="a new ")
     np.testing.assert_allclose(found[0], whole[2:].mean(axis=0), atol=ROUNDING, rtol=0)
 
 
 @pytest.mark.parametrize(("prompt", "tokenizer"), [("Search for the U.S. ", "ptb"), ("query:", "whitespace")])
-def test_a_prompt_takes_no_token_of_the_text_with_it(prompt: str, tokenizer: str, folder: Path) -> None:
-    tokens = ElmoTokens(folder, tokenizer=tokenizer)
+def test_a_prompt_takes_no_token_of_the_text_with_it(prompt: str, tokenizer: str, model_folder: Path) -> None:
+    tokens = ElmoTokens(model_folder, tokenizer=tokenizer)
     (alone,) = tokens.preprocess(["They saw it."])["input_ids"]
     features = tokens.preprocess(["They saw it."], prompt=prompt)
     assert np.array_equal(features["input_ids"][0][features["prompt_length"] :], alone)
     assert tokens.preprocess([])["input_ids"].shape[0] == 0
 
 
-def test_a_saved_model_needs_no_other_folder(folder: Path, tmp_path: Path) -> None:
+def test_a_saved_model_needs_no_other_folder(model_folder: Path, tmp_path: Path) -> None:
     """The mix is saved as it was trained, and `elmo.load` reads the folder of the module."""
-    model = build(folder, requires_grad=True)
+    model = build(model_folder, requires_grad=True)
     tokens: Any = model[0]
     tokens.elmo.mixes[0].scores.data[0] = 2.0
     model.save(str(tmp_path / "saved"))
@@ -98,8 +92,8 @@ def test_a_saved_model_needs_no_other_folder(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_gradients_reach_what_is_trained(folder: Path, requires_grad: bool) -> None:
-    model = build(folder, requires_grad=requires_grad)
+def test_gradients_reach_what_is_trained(model_folder: Path, requires_grad: bool) -> None:
+    model = build(model_folder, requires_grad=requires_grad)
     model(model.preprocess(TEXTS))["sentence_embedding"].sum().backward()
     module: Any = model[0].elmo
     assert module.mixes[0].scores.grad.abs().sum() > 0
@@ -108,9 +102,9 @@ def test_gradients_reach_what_is_trained(folder: Path, requires_grad: bool) -> N
     )
 
 
-def test_bad_arguments_are_one_sentence(folder: Path, tmp_path: Path) -> None:
+def test_bad_arguments_are_one_sentence(model_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match="tokenizer 'klingon' is unknown"):
-        ElmoTokens(folder, tokenizer="klingon")
+        ElmoTokens(model_folder, tokenizer="klingon")
     with pytest.raises(ElmoError, match="nowhere"):
         ElmoTokens(tmp_path / "nowhere")
 

@@ -48,11 +48,6 @@ LEARNED = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("model"))[0]
-
-
 @pytest.fixture
 def wide(tmp_path: Path) -> Path:
     """Make a wide random biLM with letters far apart, so that a task can tell words apart by their vectors."""
@@ -64,8 +59,8 @@ def wide(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path) -> elmo.Embedder:
-    return elmo.load(folder)
+def model(model_folder: Path) -> elmo.Embedder:
+    return elmo.load(model_folder)
 
 
 def make_nlp(source: Path, *, before: str = "", **config: Any) -> Any:
@@ -105,9 +100,9 @@ def test_spacy_finds_both_without_an_import() -> None:
 
 
 @pytest.mark.parametrize("layers", ["mean", "top", "token", 1, [0.5, -1.0, 2.0]], ids=str)
-def test_vectors_are_those_of_the_words(folder: Path, model: elmo.Embedder, layers: Any) -> None:
+def test_vectors_are_those_of_the_words(model_folder: Path, model: elmo.Embedder, layers: Any) -> None:
     """Whitespace is not a word: it has no vector, and its neighbors' vectors don't depend on it."""
-    doc = make_nlp(folder, layers=layers)(TEXT)
+    doc = make_nlp(model_folder, layers=layers)(TEXT)
     words = [token for token in doc if not token.is_space]
     assert len(words) == len(doc) - 2
     assert doc.tensor.shape == (len(doc), model.width)
@@ -118,20 +113,20 @@ def test_vectors_are_those_of_the_words(folder: Path, model: elmo.Embedder, laye
     assert all(np.shares_memory(token._.elmo, doc.tensor[token.i]) for token in doc)
 
 
-def test_words_are_small_letters_if_those_of_the_training_text_were(folder: Path, tmp_path: Path) -> None:
+def test_words_are_small_letters_if_those_of_the_training_text_were(model_folder: Path, tmp_path: Path) -> None:
     """Two models with the same weights, but other training texts, are not taken for each other."""
-    loaded = formats.load(folder)
+    loaded = formats.load(model_folder)
     for name in ("small", "cased"):
         text = TextConfig(tokenizer="ptb", lowercase=name == "small")
         formats.save_native(loaded.copy_with(text=text, card=None), tmp_path / name)
     small, cased = (make_nlp(tmp_path / name, layers="top")("The Man").tensor for name in ("small", "cased"))
-    model = elmo.load(folder)
+    model = elmo.load(model_folder)
     np.testing.assert_array_equal(small, model.embed([["the", "man"]], layers="top")[0])
     np.testing.assert_array_equal(cased, model.embed([["The", "Man"]], layers="top")[0])
 
 
-def test_sentences_are_embedded_separately_if_their_ends_are_known(folder: Path, model: elmo.Embedder) -> None:
-    doc = make_nlp(folder, before="sentencizer")(TEXT)
+def test_sentences_are_embedded_separately_if_their_ends_are_known(model_folder: Path, model: elmo.Embedder) -> None:
+    doc = make_nlp(model_folder, before="sentencizer")(TEXT)
     sentences = [[token for token in sentence if not token.is_space] for sentence in doc.sents]
     assert len(sentences) == 3
     expected = model.embed([[token.text for token in sentence] for sentence in sentences])
@@ -142,10 +137,10 @@ def test_sentences_are_embedded_separately_if_their_ends_are_known(folder: Path,
 @pytest.mark.parametrize("batch_size", [1, 3, 1000])
 @pytest.mark.parametrize("tokens_at_once", [1, 20, 1 << 15])
 def test_pipe_gives_what_single_calls_give(
-    folder: Path, batch_size: int, tokens_at_once: int, monkeypatch: pytest.MonkeyPatch
+    model_folder: Path, batch_size: int, tokens_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "TOKENS_AT_ONCE", tokens_at_once)
-    nlp = make_nlp(folder, before="sentencizer")
+    nlp = make_nlp(model_folder, before="sentencizer")
     texts = [TEXT, "", " \n ", "play", "A new play. " * 9]
     docs = list(nlp.pipe(iter(texts), batch_size=batch_size))
     assert [doc.text for doc in docs] == texts
@@ -153,9 +148,9 @@ def test_pipe_gives_what_single_calls_give(
         np.testing.assert_allclose(doc.tensor, nlp(text).tensor, rtol=0, atol=ROUNDING)
 
 
-def test_pipe_embeds_docs_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_embeds_docs_together(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine is called once for many docs. Alone, each of them would be a batch of one sentence."""
-    nlp = make_nlp(folder)
+    nlp = make_nlp(model_folder)
     embedder, calls = nlp.get_pipe("elmo").loaded.embedder, []
     stream = embedder.stream
     monkeypatch.setattr(embedder, "stream", lambda words, **kw: calls.append(len(words)) or stream(words, **kw))
@@ -163,9 +158,9 @@ def test_pipe_embeds_docs_together(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert [number for number in calls if number] == [100, 100, 50]
 
 
-def test_a_token_with_a_space_is_read_as_everywhere_else(folder: Path, model: elmo.Embedder) -> None:
+def test_a_token_with_a_space_is_read_as_everywhere_else(model_folder: Path, model: elmo.Embedder) -> None:
     """`merge_entities` makes such tokens. The biLM reads `_` in place of the space, as in CoNLL-U."""
-    nlp = make_nlp(folder)
+    nlp = make_nlp(model_folder)
     doc = nlp.make_doc("They saw New York")
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[2:4])
@@ -174,9 +169,9 @@ def test_a_token_with_a_space_is_read_as_everywhere_else(folder: Path, model: el
     np.testing.assert_allclose(doc.tensor, wanted, rtol=0, atol=ROUNDING)
 
 
-def test_spacy_vectors_follow(folder: Path, model: elmo.Embedder) -> None:
+def test_spacy_vectors_follow(model_folder: Path, model: elmo.Embedder) -> None:
     """Without a table of word vectors, spaCy takes `doc.tensor`. Its rows stay with their tokens if some merge."""
-    doc = make_nlp(folder)("They saw a new play")
+    doc = make_nlp(model_folder)("They saw a new play")
     np.testing.assert_array_equal(doc[4].vector, doc[4]._.elmo)
     np.testing.assert_allclose(doc.vector, doc.tensor.mean(axis=0), atol=ROUNDING)
     play = doc[4]._.elmo.copy()
@@ -221,20 +216,20 @@ def test_a_stored_pipeline_needs_no_other_model_folder(moved: Path, way: str, tm
     np.testing.assert_array_equal(again(TEXT).tensor, expected)
 
 
-def test_the_same_weights_are_held_once(folder: Path, tmp_path: Path) -> None:
+def test_the_same_weights_are_held_once(model_folder: Path, tmp_path: Path) -> None:
     """Components that read the same weights share them, because they take most of the memory."""
-    nlp = make_nlp(folder)
+    nlp = make_nlp(model_folder)
     component = nlp.get_pipe("elmo")
     nlp.to_disk(tmp_path / "pipeline")
     twins = [
         spacy.load(tmp_path / "pipeline").get_pipe("elmo"),
-        make_layer(folder).shims[0],
-        make_layer(folder).copy().shims[0],
+        make_layer(model_folder).shims[0],
+        make_layer(model_folder).copy().shims[0],
         pickle.loads(pickle.dumps(component)),
         copy.deepcopy(component),
     ]
     assert all(twin.loaded is component.loaded for twin in twins)
-    other = make_nlp(folder, precision="bf16").get_pipe("elmo")
+    other = make_nlp(model_folder, precision="bf16").get_pipe("elmo")
     assert other.loaded is not component.loaded
     assert (component.loaded.embedder.precision, other.loaded.embedder.precision) == ("float32", "bf16")
 
@@ -270,8 +265,8 @@ def test_elmo_for_many_langs_is_read_from_its_place(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again("naïve play").tensor, expected)
 
 
-def test_a_model_stored_before_is_not_taken_for_another(folder: Path, tmp_path: Path) -> None:
-    make_nlp(folder).to_disk(tmp_path / "pipeline")
+def test_a_model_stored_before_is_not_taken_for_another(model_folder: Path, tmp_path: Path) -> None:
+    make_nlp(model_folder).to_disk(tmp_path / "pipeline")
     make_many_langs.make(source := tmp_path / "model")
     nlp = make_nlp(source)
     nlp.to_disk(tmp_path / "pipeline")
@@ -294,10 +289,10 @@ def test_a_model_of_whole_words_is_stored_with_them(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again("naïve play unheard").tensor, expected)
 
 
-def test_stored_token_vectors_are_stored_with_the_model(folder: Path, tmp_path: Path) -> None:
+def test_stored_token_vectors_are_stored_with_the_model(model_folder: Path, tmp_path: Path) -> None:
     """In float16 they differ a little from what the model computes, and are faster."""
     source = tmp_path / "model"
-    save_native(formats.load(folder), source)
+    save_native(formats.load(model_folder), source)
     computed = make_nlp(source)("A play").tensor
     save_types(encode_types(formats.load(source), ["A", "play"], "float16"), source)
     nlp = make_nlp(source)
@@ -317,38 +312,38 @@ def test_stored_token_vectors_are_stored_with_the_model(folder: Path, tmp_path: 
         ({"layers": 7}, "layers: there is no layer 7"),
     ],
 )
-def test_bad_settings_are_explained(folder: Path, config: dict[str, Any], says: str) -> None:
+def test_bad_settings_are_explained(model_folder: Path, config: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
-        make_nlp(folder, **config)("A play")
+        make_nlp(model_folder, **config)("A play")
 
 
 # --- the layer
 
 
-def test_layer_starts_as_the_mean(folder: Path, model: elmo.Embedder) -> None:
+def test_layer_starts_as_the_mean(model_folder: Path, model: elmo.Embedder) -> None:
     """A new layer gives the mean, also of docs without words. It adds in another order, which rounds differently."""
     docs = docs_of("They saw a play", "", "play")
-    got = make_layer(folder).predict(docs)
+    got = make_layer(model_folder).predict(docs)
     expected = model.embed([[token.text for token in doc] for doc in docs])
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=ROUNDING)
-    assert make_layer(folder).get_dim("nO") == model.width
-    assert make_layer(folder).predict([]) == []
+    assert make_layer(model_folder).get_dim("nO") == model.width
+    assert make_layer(model_folder).predict([]) == []
 
 
-def test_the_precision_of_a_layer_is_that_of_its_model(folder: Path) -> None:
+def test_the_precision_of_a_layer_is_that_of_its_model(model_folder: Path) -> None:
     for precision in ("float32", "bf16"):
-        assert make_layer(folder, precision=precision).shims[0].loaded.embedder.precision == precision
+        assert make_layer(model_folder, precision=precision).shims[0].loaded.embedder.precision == precision
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_gradients_are_those_of_finite_differences(folder: Path, dropout: float) -> None:
+def test_gradients_are_those_of_finite_differences(model_folder: Path, dropout: float) -> None:
     """The loss is a random linear function of the vectors, summed in float64.
 
     Steps of 1e-2 leave an error of 1e-4 of the third derivative, and outputs rounded to float32 one of 1e-5 or so;
     gradients are near 1.
     """
-    layer = make_layer(folder, dropout=dropout)
+    layer = make_layer(model_folder, dropout=dropout)
     docs = docs_of("They saw a new play on Broadway .", "", "play")
     random = np.random.default_rng(0)
     parameters = {
@@ -375,8 +370,10 @@ def test_gradients_are_those_of_finite_differences(folder: Path, dropout: float)
             assert gradient[place] == pytest.approx((up - down) / 2e-2, abs=3e-4, rel=1e-3)
 
 
-def test_predictions_hold_the_layers_of_some_docs_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layer, docs = make_layer(folder), docs_of("a new play", "park", "", "they saw a play", "in the park")
+def test_predictions_hold_the_layers_of_some_docs_at_a_time(
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, docs = make_layer(model_folder), docs_of("a new play", "park", "", "they saw a play", "in the park")
     expected = layer.predict(docs)
     assert layer.predict([]) == []
     monkeypatch.setattr(parts, "TOKENS_AT_ONCE", 4)
@@ -387,8 +384,8 @@ def test_predictions_hold_the_layers_of_some_docs_at_a_time(folder: Path, monkey
     assert calls == [2, 1, 1]
 
 
-def test_dropout_is_for_training(folder: Path) -> None:
-    layer = make_layer(folder, dropout=0.9)
+def test_dropout_is_for_training(model_folder: Path) -> None:
+    layer = make_layer(model_folder, dropout=0.9)
     docs = docs_of("They saw a new play")
     thinc.fix_random_seed(0)
     dropped = layer.begin_update(docs)[0][0] == 0
