@@ -2,8 +2,8 @@
 
 Token 1 is the first one that a direction predicts, from nothing but the boundary: forward, it is the first token of the
 sentence, and backward, the last one. `all` are all predictions, including the boundary at the other end. `change` is
-the difference of the mean loss from that with zeros, in nats over the same tokens, with its standard error. A change of
-0.005 is half a percent of perplexity.
+the difference of the mean loss from that with zeros, in nats over the same tokens, with its standard error, for which
+sentences are independent and the tokens of a sentence are not. A change of 0.005 is half a percent of perplexity.
 
 The settings are `zero`; `warm`, the mean state over the training text (see `elmo warm`), which should not be the text
 that is scored; `carry`, 32 rows of consecutive batches as in training; `carry-1`, from each sentence to the next one of
@@ -44,17 +44,18 @@ SETTINGS: dict[str, tuple[State, int]] = {
 }
 
 Text = Sequence[Sequence[str]]
-Losses = dict[str, NDArray[np.float64]]
+Losses = dict[str, list[NDArray[np.float64]]]
+"""The losses of each kind of prediction, an array for each sentence that has such predictions."""
 
 
 def losses_of(scores: Sequence[SentenceScore]) -> Losses:
     """Return the losses of each kind of prediction (`forward_1`, `backward_all`, …), in the order of the sentences."""
     losses: Losses = {}
     for number, name in enumerate(("forward", "backward")[: len(scores[0].predictions)]):
-        rows = [score.predictions[number][:: -1 if number else 1] for score in scores]
+        rows = [np.array(score.predictions[number])[:: -1 if number else 1] for score in scores]
         for place in range(NUM_FIRST):
-            losses[f"{name}_{place + 1}"] = -np.array([row[place] for row in rows if len(row) > place])
-        losses[f"{name}_all"] = -np.concatenate(rows)
+            losses[f"{name}_{place + 1}"] = [-row[place : place + 1] for row in rows if len(row) > place]
+        losses[f"{name}_all"] = [-row for row in rows]
     return losses
 
 
@@ -71,10 +72,20 @@ def measure(model: Model, text: Text, setting: str) -> Losses:
 def figures(losses: Losses, zero: Losses) -> Iterator[tuple[str, float]]:
     """Return perplexities, and changes compared with the state zero."""
     for name, values in losses.items():
-        change = values - zero[name]
-        yield name, round(float(np.exp(values.mean())), 2)
-        yield f"{name}_change", round(float(change.mean()), 4)
-        yield f"{name}_error", round(float(change.std() / np.sqrt(len(change))), 4)
+        changes = [value - start for value, start in zip(values, zero[name], strict=True)]
+        yield name, round(float(np.exp(np.concatenate(values).mean())), 2)
+        yield f"{name}_change", round(float(np.concatenate(changes).mean()), 4)
+        yield f"{name}_error", round(standard_error(changes), 4)
+
+
+def standard_error(clusters: Sequence[NDArray[np.float64]]) -> float:
+    """Return the standard error of the mean of all values, of which only those of different clusters are independent.
+
+    With one value in each cluster, this is the usual standard error.
+    """
+    values = np.concatenate(clusters)
+    sums = np.array([(cluster - values.mean()).sum() for cluster in clusters])
+    return float(np.sqrt((sums**2).sum()) / len(values))
 
 
 @script
