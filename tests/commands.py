@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 
 import pytest
 from click.testing import CliRunner
@@ -19,20 +20,26 @@ def run(*arguments: object, text: str | None = None) -> str:
     return result.stdout
 
 
-def run_main(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, str, str]:
-    """Return the exit code, stdout and stderr of `elmo ARGUMENTS`."""
-    monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
-    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
-    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # as the command sets it, but only until the end of the test
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    code = 0
-    try:
-        main()
-    except SystemExit as end:
-        code = int(end.code or 0)
-    finally:
-        for number, handler in handlers.items():  # the command has set its own, and this process goes on without it
-            signal.signal(number, handler)
-    return (code, *capsys.readouterr())
+RunMain = Callable[[list[str]], tuple[int, str, str]]
+
+
+@pytest.fixture
+def run_main(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunMain:
+    """Return a function that runs `elmo ARGUMENTS` and returns its exit code, stdout and stderr."""
+
+    def run(arguments: list[str]) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
+        monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+        monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # as the command sets it, but only until the end of the test
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            for number, handler in handlers.items():  # the command has set its own, and this process goes on without it
+                signal.signal(number, handler)
+        return (code, *capfd.readouterr())
+
+    return run

@@ -11,11 +11,12 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from bridge import make_config
+from commands import run_main
 from elmo.config import BiLMConfig
 from levels import level
 from make_bilm_hdf5 import make
 
-__all__ = ["level"]  # a fixture for all tests
+__all__ = ["level", "run_main"]  # fixtures for all tests
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

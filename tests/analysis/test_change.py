@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import run_main
+from commands import RunMain
 from elmo.analysis import change as module
 from elmo.analysis.change import ChangeIndex, distances, plot_change
 from elmo.analysis.origins import Origins
@@ -254,10 +254,10 @@ def test_texts_without_periods(found: Origins | None, by: str, says: str) -> Non
 
 @pytest.fixture
 def run(
-    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> Callable[..., tuple[int, str, str]]:
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: run_main(["change", str(index), *arguments], monkeypatch, capsys)
+    return lambda *arguments: run_main(["change", str(index), *arguments])
 
 
 def test_periods_can_be_named_with_a_hyphen() -> None:

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, quote_plus
 import numpy as np
 import pytest
 
-from commands import run_main
+from commands import RunMain
 from elmo import formats
 from elmo.analysis.explore import MAX_SHOWN_USES, SHOWN_USES, ExplorationConfig, look
 from elmo.analysis.neighbors import unit
@@ -331,22 +331,20 @@ def test_letting_other_machines_in_is_announced(folder: Path) -> None:
 
 
 def test_a_port_in_use_is_one_sentence(
-    server: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: str, folder: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     port = server.rpartition(":")[2]
     monkeypatch.chdir(folder)
-    code, out, error = run_main(["explore", "model", "--port", port], monkeypatch, capsys)
+    code, out, error = run_main(["explore", "model", "--port", port])
     assert (code, out) == (2, "")
     assert error.startswith(f"elmo: 127.0.0.1, port {port}: cannot be used (")
     assert error.count("\n") == 1
 
 
-def test_an_empty_host_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_host_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> None:
     """It would listen on all addresses."""
     monkeypatch.chdir(folder)
-    assert run_main(["explore", "model", "--host", ""], monkeypatch, capsys) == (
+    assert run_main(["explore", "model", "--host", ""]) == (
         2,
         "",
         "elmo: --host: is empty; is it a variable that is not set?\n",

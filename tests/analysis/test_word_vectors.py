@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bridge import make_model
-from commands import run_main
+from commands import RunMain
 from elmo.analysis import word_vectors as module
 from elmo.analysis.clusters import cluster_as_needed, mean_silhouette
 from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
@@ -249,7 +249,7 @@ def test_the_command(
     corpus: Corpus,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     """A corpus and its text give the same vectors, which the user's files test. No other file is left behind."""
     pytest.importorskip("gensim", reason="needs the extra 'static'")
@@ -259,22 +259,22 @@ def test_the_command(
     (tmp_path / "four.txt").write_text(": x\nsaw play new park\n")
     tests = ["--similarity", "pairs.tsv", "--analogies", "four.txt"]
     common = ["types", str(model_folder), str(corpus.folder)]
-    code, out, error = run_main([*common, "a.txt", "--layer", "1", *tests], monkeypatch, capsys)
+    code, out, error = run_main([*common, "a.txt", "--layer", "1", *tests])
     assert code == 0, error
     first, second, last = out.splitlines()
     assert first.startswith("pairs.tsv: Spearman ")
     assert second.endswith("% of 1 analogies solved")
     assert last.startswith(f"a.txt: vectors of 10 words, 12 wide, from {corpus.num_tokens} tokens, ")
     text = str(corpus.folder.parent / "text.txt")
-    assert run_main(["types", str(model_folder), text, "b.txt", "--layer", "1"], monkeypatch, capsys)[0] == 0
+    assert run_main(["types", str(model_folder), text, "b.txt", "--layer", "1"])[0] == 0
     assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text()
-    assert run_main([*common, "d.txt", "--layer", "1", "--precision", "bf16"], monkeypatch, capsys)[0] == 0
+    assert run_main([*common, "d.txt", "--layer", "1", "--precision", "bf16"])[0] == 0
     assert (tmp_path / "d.txt").read_text() != (tmp_path / "a.txt").read_text()
-    code, out, error = run_main([*common, "c.kv", "--senses", "2", "--json"], monkeypatch, capsys)
+    code, out, error = run_main([*common, "c.kv", "--senses", "2", "--json"])
     assert code == 0, error
     assert json.loads(out)["num_vectors"] == 20
     assert load_word_vectors("c.kv").index_to_key[0][-2:] in ("#1", "#2")
-    code, _, error = run_main([*common, "e.kv", "--similarity", "four.txt"], monkeypatch, capsys)
+    code, _, error = run_main([*common, "e.kv", "--similarity", "four.txt"])
     assert code == 2
     assert error.startswith("elmo: four.txt: ")
     assert error.endswith(" (the vectors are in e.kv)\n")
@@ -298,10 +298,10 @@ def test_a_file_that_was_made_meanwhile_is_kept(name: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("number", ["many", "0", "-1", "1.5"])
 def test_the_number_of_senses_is_auto_or_positive(
-    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, _, error = run_main(["types", "model", "text", "out.txt", "--senses", number], monkeypatch, capsys)
+    code, _, error = run_main(["types", "model", "text", "out.txt", "--senses", number])
     assert code == 2
     assert f"'--senses': '{number}' is neither auto nor a number from 1 on." in error
 
@@ -313,14 +313,13 @@ def test_only_one_process_writes_a_file(
     model_folder: Path,
     corpus: Corpus,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     pytest.importorskip("gensim", reason="needs the extra 'static'")
     out = tmp_path / "out.txt"
     model = [str(model_folder)] if command == "types" else []
     with unfinished_folder(tmp_path / ".out.txt.unfinished", out, lambda: False):
-        code, _, error = run_main([command, *model, str(corpus.folder), str(out)], monkeypatch, capsys)
+        code, _, error = run_main([command, *model, str(corpus.folder), str(out)])
     assert code == 2
     assert error == f"elmo: {out}: another process is writing it; wait for that one, or end it\n"
     assert not list(tmp_path.iterdir())
@@ -345,12 +344,12 @@ def test_bad_input_is_one_sentence(
     corpus: Corpus,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     pytest.importorskip("gensim", reason="needs the extra 'static'")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.txt").write_text("")
-    code, out, error = run_main(["types", str(model_folder), str(corpus.folder), *arguments], monkeypatch, capsys)
+    code, out, error = run_main(["types", str(model_folder), str(corpus.folder), *arguments])
     assert (code, out) == (2, "")
     assert says in error
     assert error.count("\n") == 1

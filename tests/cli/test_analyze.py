@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge import make_model
-from commands import run, run_main
+from commands import RunMain, run
 from elmo.formats import save_native
 
 TEXT = "Ann\tB-PER\nw1\tO\n\nw2\tO\nEspoo\tB-LOC\n\nw3\tO\nBo\tB-PER\n"
@@ -125,21 +125,17 @@ def test_help_has_examples(verb: str) -> None:
         (["finetuning", *NER, *TINY_OPTIONS], "the model has no softmax"),
     ],
 )
-def test_bad_input_is_one_sentence(
-    folder: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, error = run_main(["analyze", *arguments, "--out", "out", "--device", "cpu"], monkeypatch, capsys)
+def test_bad_input_is_one_sentence(folder: Path, arguments: list[str], says: str, run_main: RunMain) -> None:
+    code, out, error = run_main(["analyze", *arguments, "--out", "out", "--device", "cpu"])
     assert (code, out) == (2, "")
     assert error.startswith(f"elmo: {says}"), error
     assert error.count("\n") == 1
     assert not list(folder.glob("out/*.json"))
 
 
-def test_results_go_to_a_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_go_to_a_folder(folder: Path, run_main: RunMain) -> None:
     """A file of that name is refused before anything is read."""
     (folder / "taken").touch()
-    code, _, error = run_main(["analyze", "pos", "nowhere", "--out", "taken"], monkeypatch, capsys)
+    code, _, error = run_main(["analyze", "pos", "nowhere", "--out", "taken"])
     assert code == 2
     assert "taken' is a file" in error

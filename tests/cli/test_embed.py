@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 
-from commands import run_main
+from commands import RunMain
 from elmo import formats
 from elmo.cli.embed import command
 from elmo.cli.shared import LAYER_NAMES, count_bytes, count_sentences
@@ -48,12 +48,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> Run:
     """Return a function that runs `elmo embed ARGUMENTS` in `folder` and returns exit code, stdout and stderr."""
 
     def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        return run_main(["embed", *arguments], monkeypatch, capsys)
+        return run_main(["embed", *arguments])
 
     return run
 

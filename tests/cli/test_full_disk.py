@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from bridge import make_model
-from commands import run_main
+from commands import RunMain
 from elmo import formats
 from elmo.formats import save_native
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1"]
 TINY = {"words.dim": 6, "characters.dim": 4, "characters.filters": 6, "lstm": "[8]", "training.max_epochs": 1}
-
-Run = Callable[[list[str]], tuple[int, str, str]]
 
 
 @contextmanager
@@ -32,7 +30,7 @@ def no_file_above(num_bytes: int) -> Iterator[None]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> RunMain:
     """Return `run_main` for commands in a folder with a model, text and names."""
     monkeypatch.chdir(tmp_path)
     save_native(make_model(), tmp_path / "model")
@@ -41,7 +39,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     lines = ("".join(f"{word}\t{labels.get(word, 'O')}\n" for word in text.split()) for text in SENTENCES)
     (tmp_path / "names.conll").write_text("\n".join(lines))
 
-    return lambda command: run_main(command, monkeypatch, capsys)
+    return run_main
 
 
 PREPARE = ["prepare", "out", "text.txt"]
@@ -61,7 +59,7 @@ TRAIN += ["--device", "cpu", *(word for key, value in TINY.items() for word in (
     ],
     ids=["prepare", "convert", "convert to HDF5", "task train", "its cache"],
 )
-def test_a_full_disk_is_one_sentence(run: Run, command: list[str], num_bytes: int, where: str) -> None:
+def test_a_full_disk_is_one_sentence(run: RunMain, command: list[str], num_bytes: int, where: str) -> None:
     before = sorted(Path().iterdir())
     with no_file_above(num_bytes):
         code, _, errors = run(command)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import run_main
+from commands import RunMain
 from elmo import formats
 from elmo.analysis.search import build
 from elmo.analysis.search.vectors import IndexPart
@@ -21,14 +21,14 @@ TEXT = "They saw a new play on Broadway .\n\nChildren play in the park .\n"
 
 
 @pytest.fixture
-def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> Run:
     """Return a function that runs `elmo index ARGUMENTS` and returns exit code, stdout and stderr, even faiss's."""
     make(tmp_path / "model")
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        return run_main(["index", *arguments], monkeypatch, capfd)
+        return run_main(["index", *arguments])
 
     return run
 
@@ -80,11 +80,9 @@ def test_bad_input_gives_one_sentence_and_leaves_nothing(elmo: Run, tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "text.txt"]
 
 
-def test_a_target_is_refused_before_the_model_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_target_is_refused_before_the_model_is_loaded(tmp_path: Path, run_main: RunMain) -> None:
     (tmp_path / "text.txt").write_text("a play\n")
-    code, _, err = run_main(["index", "nowhere", str(tmp_path / "text.txt"), str(tmp_path)], monkeypatch, capsys)
+    code, _, err = run_main(["index", "nowhere", str(tmp_path / "text.txt"), str(tmp_path)])
     assert (code, err) == (2, f"elmo: {tmp_path}: exists already, and is not an index; name another folder\n")
 
 

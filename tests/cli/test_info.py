@@ -23,7 +23,7 @@ import make_many_langs
 import make_nlpl
 import make_tensorflow
 from bridge import make_model
-from commands import run, run_main
+from commands import RunMain, run
 from elmo import formats
 from elmo.cli.main import cli
 from elmo.config import TextConfig
@@ -197,26 +197,24 @@ def test_convert_writes_where_a_link_leads(tmp_path: Path) -> None:
     assert formats.load(tmp_path / "disk").config == formats.load(source).config
 
 
-def test_no_control_characters_reach_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_control_characters_reach_the_terminal(tmp_path: Path, run_main: RunMain) -> None:
     """Neither in a message, which stays one line, nor in a result."""
     evil = "word2vec\x1b]0;owned\x07\nall is well"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "meta.json").write_text(json.dumps({"algorithm": evil}), encoding="utf-8")
-    code, _, error = run_main(["info", str(tmp_path / "other")], monkeypatch, capsys)
+    code, _, error = run_main(["info", str(tmp_path / "other")])
     assert code == 2
     assert "word2vec\\x1b]0;owned\\x07 all is well" in error
     model = formats.load(make_bilm_hdf5.make(tmp_path / "model")[0])
     model.text = TextConfig("ptb\x1b]0;owned\x07")
     formats.save_native(model, tmp_path / "native")
-    code, out, _ = run_main(["info", str(tmp_path / "native")], monkeypatch, capsys)
+    code, out, _ = run_main(["info", str(tmp_path / "native")])
     assert code == 0
     assert "tokenizer ptb\\x1b]0;owned\\x07" in out
     assert "\x1b" not in out
     (tmp_path / "text.txt").write_text("A dog, and a cat.\n")
     words = ["embed", str(tmp_path / "native"), str(tmp_path / "text.txt"), str(tmp_path / "v.h5"), "--device", "cpu"]
-    code, _, error = run_main([*words, "--tokenizer", "words"], monkeypatch, capsys)
+    code, _, error = run_main([*words, "--tokenizer", "words"])
     assert (code, "\x1b" in error) == (0, False)
     assert "was cut by tokenizer ptb\\x1b]0;owned\\x07, not by words" in error
 

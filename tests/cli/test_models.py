@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import run_main
+from commands import RunMain
 from elmo.formats.download import fetch
 from elmo.formats.published import published_models
 from serving import serving
@@ -20,8 +20,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_the_list_is_a_table(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run_main(["models"], monkeypatch, capsys)
+def test_the_list_is_a_table(cache: Path, run_main: RunMain) -> None:
+    code, out, err = run_main(["models"])
     lines = out.splitlines()
     assert code == 0
     assert len(lines) == 1 + len(published_models())
@@ -34,8 +34,8 @@ def test_the_list_is_a_table(cache: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert not cache.exists()
 
 
-def test_a_language_as_json(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run_main(["models", "--language", "la", "--json"], monkeypatch, capsys)
+def test_a_language_as_json(cache: Path, run_main: RunMain) -> None:
+    code, out, err = run_main(["models", "--language", "la", "--json"])
     (model,) = json.loads(out)["models"]
     assert (code, err) == (0, "")
     assert (model["name"], model["language"], model["is_cached"]) == ("nlpl:162", "Latin", False)
@@ -43,25 +43,23 @@ def test_a_language_as_json(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert set(model) >= {"size", "tokens", "license", "files", "sources"}
 
 
-def test_the_cache_is_shown_and_cleared(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cache_is_shown_and_cleared(cache: Path, run_main: RunMain) -> None:
     with serving() as site:
         site.files["/162.zip"] = b"x" * 1_500_000
         fetch("nlpl:162", {"162.zip": f"{site.address}/162.zip"})
-    code, out, err = run_main(["models", "--cached"], monkeypatch, capsys)
+    code, out, err = run_main(["models", "--cached"])
     assert (code, out) == (0, f"nlpl:162  1.5 MB  complete  {cache / 'nlpl-162'}\n")
     assert err == f"{cache}: 1.5 MB; models: 1.\n"
-    shown = json.loads(run_main(["models", "--cached", "--json"], monkeypatch, capsys)[1])
+    shown = json.loads(run_main(["models", "--cached", "--json"])[1])
     assert shown["folder"] == str(cache)
     assert [model["num_bytes"] for model in shown["models"]] == [1_500_000]
-    latin = json.loads(run_main(["models", "--language", "la", "--json"], monkeypatch, capsys)[1])
+    latin = json.loads(run_main(["models", "--language", "la", "--json"])[1])
     assert latin["models"][0]["is_cached"]
 
-    code, out, _ = run_main(["models", "--remove", "nlpl:162"], monkeypatch, capsys)
+    code, out, _ = run_main(["models", "--remove", "nlpl:162"])
     assert (code, out) == (0, f"nlpl:162: removed 1.5 MB from {cache / 'nlpl-162'}; the checksums are kept.\n")
-    assert json.loads(run_main(["models", "--cached", "--json"], monkeypatch, capsys)[1])["models"] == []
-    code, _, err = run_main(["models", "--remove", "nlpl:162"], monkeypatch, capsys)
+    assert json.loads(run_main(["models", "--cached", "--json"])[1])["models"] == []
+    code, _, err = run_main(["models", "--remove", "nlpl:162"])
     assert code == 2
     assert err.startswith(f"elmo: nlpl:162: is not in the cache, {cache}")
 
@@ -78,36 +76,29 @@ def test_what_makes_no_sense_is_refused(
     options: list[str],
     message: str,
     cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
-    code, out, err = run_main(["models", *options], monkeypatch, capsys)
+    code, out, err = run_main(["models", *options])
     assert (code, out) == (2, "")
     assert err.startswith(f"elmo: {message}")
     assert err.count("\n") == 1
 
 
-def test_commands_take_names_of_models(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = run_main(["info", "http://127.0.0.1:9/model.zip"], monkeypatch, capsys)
+def test_commands_take_names_of_models(cache: Path, run_main: RunMain) -> None:
+    code, _, err = run_main(["info", "http://127.0.0.1:9/model.zip"])
     assert code == 2
     assert err.startswith("elmo: http://127.0.0.1:9/model.zip: can't be reached (")
     assert err.count("\n") == 1
 
 
-def test_cached_models_are_counted(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cached_models_are_counted(cache: Path, run_main: RunMain) -> None:
     with serving() as site:
         site.files["/162.zip"] = b"x"
         fetch("nlpl:162", {"162.zip": f"{site.address}/162.zip"})
-    assert ", of which 1 in the cache. " in run_main(["models"], monkeypatch, capsys)[2]
+    assert ", of which 1 in the cache. " in run_main(["models"])[2]
 
 
-def test_the_address_of_a_model_of_two_files_is_that_of_its_weights(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = run_main(["models"], monkeypatch, capsys)[1].splitlines()[1:]
+def test_the_address_of_a_model_of_two_files_is_that_of_its_weights(cache: Path, run_main: RunMain) -> None:
+    rows = run_main(["models"])[1].splitlines()[1:]
     addresses = {row.split()[0]: row.split()[-1] for row in rows}
     assert addresses["allennlp:original"].endswith("weights.hdf5")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from commands import run_main
+from commands import RunMain
 from elmo.cli.index import command as index
 from elmo.cli.neighbors import marked
 from make_bilm_hdf5 import make
@@ -19,14 +19,14 @@ TEXT = "They saw a new play on Broadway .\nChildren play in the park .\n\nHe mad
 
 
 @pytest.fixture
-def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> Run:
     """Return a function that runs `elmo neighbors model ARGUMENTS` and returns exit code, stdout and stderr."""
     make(tmp_path / "model")
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        return run_main(["neighbors", "model", *arguments], monkeypatch, capsys)
+        return run_main(["neighbors", "model", *arguments])
 
     return run
 
@@ -101,11 +101,11 @@ def test_bad_input_gives_one_sentence(elmo: Run, arguments: list[str], says: str
 
 
 def test_an_index_in_place_of_its_model_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("index.json").write_text('{"format": "elmo-index-1"}')
-    done = run_main(["neighbors", ".", "text.txt", "--word", "play"], monkeypatch, capsys)
+    done = run_main(["neighbors", ".", "text.txt", "--word", "play"])
     assert done == (2, "", "elmo: .: is an index; name its model before it\n")
 
 

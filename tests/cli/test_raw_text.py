@@ -15,7 +15,7 @@ import pytest
 
 import elmo as package
 from bridge import make_model
-from commands import run_main
+from commands import RunMain
 from elmo import formats
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
@@ -28,7 +28,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> Run:
     """Return a function that runs a command next to two texts and a `model` that knows how its text was cut."""
     model = make_model()
     model.text = TextConfig("ptb", "paragraphs", lowercase=False, language="en")
@@ -36,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     (tmp_path / "raw.txt").write_text(RAW)
     (tmp_path / "tokenized.txt").write_text(TOKENIZED)
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: run_main([*arguments], monkeypatch, capfd)
+    return lambda *arguments: run_main([*arguments])
 
 
 def test_a_word_to_search_for_is_cut_as_the_text_is(run: Run, tmp_path: Path) -> None:

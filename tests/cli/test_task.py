@@ -18,7 +18,7 @@ import torch
 from click.testing import CliRunner
 
 from bridge import make_model
-from commands import run, run_main
+from commands import RunMain, run
 from elmo import formats
 from elmo.cli.main import cli
 from elmo.cli.unanswered import PLAIN, layout_of
@@ -153,27 +153,27 @@ def test_paragraphs_are_split_into_sentences(trained: str) -> None:
 
 
 def test_paragraphs_are_split_by_the_rules_of_their_language(
-    trained: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: str, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     """Of a language without rules, it is said that those of English were taken."""
     monkeypatch.setattr("elmo.text.choice.is_split_by_language", lambda _: False)
     Path("text.txt").write_text("Ann met Bo . Espoo w4 .\n")
     command = ["task", "predict", "run", "text.txt", "--text", "paragraphs"]
-    assert run_main(command, monkeypatch, capsys)[2] == ""
-    code, out, error = run_main([*command, "--language", "eu"], monkeypatch, capsys)
+    assert run_main(command)[2] == ""
+    code, out, error = run_main([*command, "--language", "eu"])
     assert (code, out.count("\n\n")) == (0, 2)
     assert error.startswith("elmo: text.txt: sentences of language eu are split by our rules, which know the abbrev")
     for options, says in (
         (["--language", "Basque"], "language Basque: is not the code of a language"),
         (["--text", "plain", "--language", "eu"], "--language eu: text.txt is read as plain, which is not split"),
     ):
-        code, out, error = run_main([*command, *options], monkeypatch, capsys)
+        code, out, error = run_main([*command, *options])
         assert (code, out) == (2, "")
         assert error.startswith(f"elmo: {says}")
 
 
 def test_errors_in_wrapped_text_have_the_number_of_the_line(
-    trained: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: str, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     task = get_task("ner")
     parse = task.parse
@@ -186,25 +186,21 @@ def test_errors_in_wrapped_text_have_the_number_of_the_line(
     monkeypatch.setattr(task, "parse", refuse)
     Path("text.txt").write_text("Ann\nmet.\n\nW0 w1. W2 w4\nw3. Bo w5\nw6.\n")
     command = ["task", "predict", "run", "text.txt", "--text", "wrapped", "--tokenizer", "ptb"]
-    code, _, error = run_main(command, monkeypatch, capsys)
+    code, _, error = run_main(command)
     assert (code, error) == (2, "elmo: text.txt, line 5: refused\n")
 
 
-def test_text_that_is_laid_out_in_another_way_is_noted(
-    trained: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_text_that_is_laid_out_in_another_way_is_noted(trained: str, run_main: RunMain) -> None:
     Path("text.txt").write_text("Ann met Bo . They left Ghent . It rained .\n" * 20)
     command = ["task", "predict", "run", "text.txt"]
-    code, _, error = run_main(command, monkeypatch, capsys)
+    code, _, error = run_main(command)
     assert code == 0
     assert error == (
         "elmo: text.txt: most lines hold several sentences, and each line is read as one; pass --text paragraphs\n"
     )
-    assert run_main([*command, "--text", "paragraphs"], monkeypatch, capsys)[2] == ""
+    assert run_main([*command, "--text", "paragraphs"])[2] == ""
     Path("text.txt").write_text("1\tAnn\t_\t_\t_\t_\t_\t_\t_\t_\n")
-    assert run_main(command, monkeypatch, capsys)[2].endswith(
-        "looks like CoNLL-U, and is read as plain text; pass --text conllu\n"
-    )
+    assert run_main(command)[2].endswith("looks like CoNLL-U, and is read as plain text; pass --text conllu\n")
 
 
 def test_a_sentence_without_tokens_is_left_out(trained: str) -> None:
@@ -223,15 +219,13 @@ def test_evaluate_can_read_files_with_other_columns(trained: str) -> None:
 
 
 def test_scores_are_printed_even_if_predictions_cannot_be_written(
-    trained: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: str, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     def fail(files: object) -> None:
         raise OSError(28, "No space left on device", "out.conll")
 
     monkeypatch.setattr(writing, "write_all", fail)
-    code, out, error = run_main(
-        ["task", "evaluate", "run", "text.conll", "--predictions", "out.conll"], monkeypatch, capsys
-    )
+    code, out, error = run_main(["task", "evaluate", "run", "text.conll", "--predictions", "out.conll"])
     assert code == 2
     assert "f1 100.00 on 7 examples" in out
     assert error.startswith("elmo: out.conll: can't be written")
@@ -268,11 +262,11 @@ TUNE = [*TRAIN, "--elmo", "model", "--finetune", "tuned", "--device", "cpu", "--
 
 
 def test_fine_tuning_and_training_are_one_command(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     """A model without a softmax gets one. The result goes to stdout and the perplexity to stderr. Another run uses the
     tuned model, and a run folder does not need it afterwards."""
-    code, out, error = run_main([*TUNE, "--out", "run", "--json"], monkeypatch, capsys)
+    code, out, error = run_main([*TUNE, "--out", "run", "--json"])
     assert code == 0, error
     assert json.loads(out)["done"]
     assert re.search(r"^elmo: tuned: perplexity [\d.,]+ before, [\d.,]+ after, on the dev set$", error, re.M)
@@ -290,9 +284,7 @@ def test_fine_tuning_and_training_are_one_command(
     assert run("task", "evaluate", "run", "text.conll", "--device", "cpu").startswith("precision")
 
 
-def test_interrupted_training_exits_with_75(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_interrupted_training_exits_with_75(folder: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> None:
     """Otherwise a shell's `&&`, or a cluster, would take it for finished."""
     make_step = Trainer.step
 
@@ -303,16 +295,14 @@ def test_interrupted_training_exits_with_75(
     command = [*TRAIN, "--elmo", "none", "--out", "run", "--set", "training.max_epochs=1", "--device", "cpu"]
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "step", interrupt)
-        code, out, _ = run_main(command, monkeypatch, capsys)
+        code, out, _ = run_main(command)
     assert (code, out) == (75, "run: stopped, 0 of 1 runs are done; run the same command again to continue\n")
-    code, out, _ = run_main(command, monkeypatch, capsys)
+    code, out, _ = run_main(command)
     assert code == 0
     assert out.startswith("run: dev f1 ")
 
 
-def test_interrupted_fine_tuning_continues(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_interrupted_fine_tuning_continues(folder: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> None:
     """The same command continues where it stopped, and ends like one that was never stopped."""
     save_native(make_model(softmax=True), folder / "model")
     Path("text.conll").write_text("\n".join(f"w{n % 14}\tO\nw{n}\tO\nAnn\tB-PER\n" for n in range(40)))
@@ -326,7 +316,7 @@ def test_interrupted_fine_tuning_continues(
         return train_on(tuning, *batch)
 
     monkeypatch.setattr(Pretrainer, "train_on", interrupt)
-    code, out, _ = run_main([*TUNE, "--out", "run"], monkeypatch, capsys)
+    code, out, _ = run_main([*TUNE, "--out", "run"])
     assert (code, out) == (75, "tuned: fine-tuning stopped; run the same command again to continue\n")
     assert not Path("tuned/config.json").exists()
     assert not Path("run").exists()
@@ -348,21 +338,17 @@ def test_interrupted_fine_tuning_continues(
         ),
     ],
 )
-def test_bad_fine_tuning_is_refused(
-    folder: Path, changes: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_fine_tuning_is_refused(folder: Path, changes: list[str], says: str, run_main: RunMain) -> None:
     before = sorted(folder.rglob("*"))
-    code, out, error = run_main([*TUNE, "--out", "run", *changes], monkeypatch, capsys)
+    code, out, error = run_main([*TUNE, "--out", "run", *changes])
     assert (code, out) == (2, "")
     assert error.startswith(f"elmo: {says}")
     assert sorted(folder.rglob("*")) == before
 
 
-def test_without_elmo_there_is_no_bilm_to_leave_out(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_elmo_there_is_no_bilm_to_leave_out(folder: Path, run_main: RunMain) -> None:
     arguments = [*TRAIN, "--elmo", "none", "--no-bilm", "--out", "run"]
-    code, _, error = run_main(arguments, monkeypatch, capsys)
+    code, _, error = run_main(arguments)
     assert (code, error) == (2, "elmo: --no-bilm: has no effect without ELMo; leave it out\n")
 
 
@@ -379,9 +365,7 @@ def test_without_elmo_there_is_no_bilm_to_leave_out(
         (["--out", "seeds", "--seeds", "2", "--dev", "more.conll"], "seeds/seed-0: was started with another dev set"),
     ],
 )
-def test_fine_tuning_for_nothing_is_refused(
-    folder: Path, changes: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fine_tuning_for_nothing_is_refused(folder: Path, changes: list[str], says: str, run_main: RunMain) -> None:
     """Fine-tuning may take hours."""
     Path("run").mkdir()
     Path("run/notes.txt").touch()
@@ -396,7 +380,7 @@ def test_fine_tuning_for_nothing_is_refused(
         many = ["--seeds", "2"] if "seeds" in changes else []
         run(*TRAIN, *short, "--elmo", "model", "--finetune", "other", "--out", changes[1], *many)
     before = sorted(folder.rglob("*"))
-    code, out, error = run_main([*TUNE, "--out", "run", *changes], monkeypatch, capsys)
+    code, out, error = run_main([*TUNE, "--out", "run", *changes])
     assert (code, out) == (2, "")
     assert error.startswith(f"elmo: {says}"), error
     assert sorted(folder.rglob("*")) == before
@@ -423,21 +407,19 @@ def test_a_fine_tuned_folder_belongs_to_one_model_and_text(folder: Path) -> None
         run(*TUNE, "--out", "run2", "--train", "more.conll")
 
 
-def test_the_coverage_of_word_vectors_is_reported(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_coverage_of_word_vectors_is_reported(folder: Path, run_main: RunMain) -> None:
     """The coverage is one line on stderr. Without a file of vectors, the line says that they are trained."""
     Path("a.txt").write_text("w1 1 2\nto 3 4\n")
     Path("b.txt").write_text("ann 5 6 7\nw2 8 9 10\n")
     train = [*TRAIN, "--elmo", "none", "--json", "--set", "training.max_epochs=1"]
     files = ["--set", "words.vectors=a.txt,b.txt", "--set", "words.dim=5"]
-    code, out, error = run_main([*train, *files, "--out", "run"], monkeypatch, capsys)
+    code, out, error = run_main([*train, *files, "--out", "run"])
     assert (code, json.loads(out)["done"]) == (0, True)
     covered = "vectors for 4 of the data's 12 words (33.3 %) and 11 of its 23 tokens (47.8 %)"
     assert [line for line in error.splitlines() if line.startswith("elmo: ")] == [
         f"elmo: a.txt, b.txt: {covered}; 4 words are kept in all"
     ]
-    code, out, error = run_main([*train, "--set", "words.trainable=false", "--out", "fixed"], monkeypatch, capsys)
+    code, out, error = run_main([*train, "--set", "words.trainable=false", "--out", "fixed"])
     assert (code, json.loads(out)["done"]) == (0, True)
     assert "elmo: words.vectors is null: word vectors are random at first and are trained" in error
 
@@ -531,11 +513,9 @@ def test_a_killed_training_continues(folder: Path) -> None:
         (["task", "predict", "nowhere", "*.*"], "*.*: matches "),
     ],
 )
-def test_bad_input_is_one_sentence(
-    folder: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_sentence(folder: Path, arguments: list[str], says: str, run_main: RunMain) -> None:
     before = sorted(folder.rglob("*"))
-    code, out, error = run_main(arguments, monkeypatch, capsys)
+    code, out, error = run_main(arguments)
     assert (code, out) == (2, "")
     assert error.startswith(f"elmo: {says}"), error
     assert error.count("\n") == 1

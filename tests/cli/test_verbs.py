@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import make_bilm_hdf5
 import make_many_langs
 from bridge import make_model
-from commands import run_main
+from commands import RunMain
 from elmo import formats
 from elmo.cli.main import VERBS, cli
 from elmo.cli.shared import OPTIONS, as_typed
@@ -41,10 +41,10 @@ class Done(NamedTuple):
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> Callable[..., Done]:
     """Return a function that runs `elmo` in this process, since a new one would take 2 seconds to start."""
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: Done(*run_main([*arguments], monkeypatch, capsys))
+    return lambda *arguments: Done(*run_main([*arguments]))
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -12,7 +12,7 @@ import torch
 
 import make_bilm_hdf5
 from bridge import WORDS, make_model
-from commands import run_main
+from commands import RunMain
 from elmo import formats
 from elmo.embed import Embedder
 from elmo.embed.warm import mean_state
@@ -34,11 +34,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def elmo(folder: Path, run_main: RunMain) -> Run:
     """Return a function that runs `elmo ARGUMENTS` in `folder` and returns exit code, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        return run_main([*arguments], monkeypatch, capsys)
+        return run_main([*arguments])
 
     return run
 

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from commands import run_main
+from commands import RunMain
 from elmo import formats
 from elmo.text.prepare import prepare
 from make_words import WordOracle, lines_of, make, make_checkpoint
@@ -33,24 +33,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Elmo:
     """The `elmo` command, which runs in this process."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self.fixtures = monkeypatch, capsys
+    def __init__(self, run_main: RunMain) -> None:
+        self.run_main = run_main
 
     def __call__(self, *arguments: str) -> str:
-        code, out, err = run_main(list(arguments), *self.fixtures)
+        code, out, err = self.run_main(list(arguments))
         assert code == 0, err
         return out
 
     def refuses(self, *arguments: str) -> str:
-        code, _, err = run_main(list(arguments), *self.fixtures)
+        code, _, err = self.run_main(list(arguments))
         assert code == 2
         assert err.count("\n") == 1
         return err
 
 
 @pytest.fixture
-def elmo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Elmo:
-    return Elmo(monkeypatch, capsys)
+def elmo(run_main: RunMain) -> Elmo:
+    return Elmo(run_main)
 
 
 def make_oracle(folder: Path) -> WordOracle:

@@ -9,7 +9,7 @@ import pytest
 
 import elmo
 from bridge import assert_equal, make_model
-from commands import run_main
+from commands import RunMain
 from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import sources
@@ -56,60 +56,52 @@ def test_the_name_is_resolved_wherever_a_model_is_asked_for(own: Path) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_commands_take_the_name(
-    arguments: list[str], own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run_main(arguments, monkeypatch, capsys)
+def test_commands_take_the_name(arguments: list[str], own: Path, run_main: RunMain) -> None:
+    code, out, err = run_main(arguments)
     assert code == 0, err
     assert out.strip()
 
 
-def test_a_folder_of_that_name_needs_its_path(
-    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_that_name_needs_its_path(own: Path, run_main: RunMain) -> None:
     """`en` must mean the same in every folder, and many data sets have a folder of that name."""
     formats.save_native(make_model("three_layers"), Path("en"))
     with pytest.warns(UserWarning, match=r"^en is the package's own model; for the folder /.*/en, pass \./en$"):
         assert formats.load("en").config.lstm.n_layers == 2
     for source in ("./en", Path("en"), Path("en").resolve()):
         assert formats.load(source).config.lstm.n_layers == 3
-    code, out, _ = run_main(["info", "./en"], monkeypatch, capsys)
+    code, out, _ = run_main(["info", "./en"])
     assert (code, "3 LSTM layers" in out) == (0, True)
 
 
-def test_warm_puts_nothing_into_the_package_or_a_folder_of_that_name(
-    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_warm_puts_nothing_into_the_package_or_a_folder_of_that_name(own: Path, run_main: RunMain) -> None:
     """The warm state of one model in the folder of another would have wrong sizes or, worse, the right ones."""
     formats.save_native(make_model(), Path("en"))
     before = [sorted(path.name for path in folder.iterdir()) for folder in (own, Path("en"))]
-    code, _, err = run_main(["warm", "en", "text.txt"], monkeypatch, capsys)
+    code, _, err = run_main(["warm", "en", "text.txt"])
     assert code == 2
     assert "make a copy with 'elmo convert en FOLDER'" in err
     assert [sorted(path.name for path in folder.iterdir()) for folder in (own, Path("en"))] == before
-    assert run_main(["warm", "./en", "text.txt"], monkeypatch, capsys)[0] == 0
+    assert run_main(["warm", "./en", "text.txt"])[0] == 0
     assert (Path("en") / "warm.safetensors").exists()
 
 
 def test_a_package_without_the_model_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     monkeypatch.setattr(sources, "MODELS", tmp_path / "nothing")
     with pytest.raises(ElmoError, match=r"^en: this copy of the package was built without .* is \./en\)$"):
         elmo.load("en")
-    code, out, err = run_main(["info", "en"], monkeypatch, capsys)
+    code, out, err = run_main(["info", "en"])
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_a_wheel_has_no_softmax_and_says_what_installs_it(
-    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wheel_has_no_softmax_and_says_what_installs_it(own: Path, run_main: RunMain) -> None:
     for name in ("softmax.safetensors", "vocabulary.txt"):
         (own / name).unlink()
-    code, out, err = run_main(["perplexity", "en", "text.txt"], monkeypatch, capsys)
+    code, out, err = run_main(["perplexity", "en", "text.txt"])
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "English model without its softmax, which pip install 'elmo-torch[en-softmax]' adds" in err
-    code, out, err = run_main(["embed", "en", "text.txt", "vectors.npz"], monkeypatch, capsys)
+    code, out, err = run_main(["embed", "en", "text.txt", "vectors.npz"])
     assert code == 0, err
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import run_main
+from commands import RunMain
 from elmo.pretrain.choice import choose_recipe
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.text.corpus import Corpus
@@ -76,7 +76,7 @@ def test_a_device_without_bf16_trains_in_float32(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gains", [True, False])
 def test_the_command_asks_whether_the_device_gains_by_bf16(
-    gains: bool, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    gains: bool, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     """It does not change a recipe that the user names, but says what would be faster."""
 
@@ -87,22 +87,20 @@ def test_the_command_asks_whether_the_device_gains_by_bf16(
     monkeypatch.setattr("elmo.nn.precision.device_gains_by_bf16", lambda _: gains)
     monkeypatch.setattr("elmo.pretrain.choice.choose_recipe", choose)
     command = ["pretrain", str(corpus.folder), str(tmp_path / "chosen"), "--device", "cpu"]
-    assert run_main(command, monkeypatch, capsys)[2] == f"gains: {gains}\n"
+    assert run_main(command)[2] == f"gains: {gains}\n"
     command = ["pretrain", str(corpus.folder), str(tmp_path / "named"), "--device", "cpu", "--recipe", "tiny"]
     command += ["--max-steps", "1", "--set", "training.precision=bf16"]
     said = "elmo: recipe tiny trains in bf16, for which this device has no fast instructions; pass --set training"
     for is_new in (True, False):
-        code, _, err = run_main(command, monkeypatch, capsys)
+        code, _, err = run_main(command)
         assert code == 0
         assert err.startswith(said) == (is_new and not gains)
 
 
-def test_a_start_needs_the_recipe_of_its_model(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_start_needs_the_recipe_of_its_model(corpus: Corpus, tmp_path: Path, run_main: RunMain) -> None:
     """The length of the text says nothing about the sizes of the model."""
     command = ["pretrain", str(corpus.folder), str(tmp_path / "run"), "--from", "model"]
-    code, _, err = run_main(command, monkeypatch, capsys)
+    code, _, err = run_main(command)
     assert code == 2
     assert err.startswith("elmo: --from: the recipe has to be the one that MODEL was trained with; name it")
 
@@ -136,13 +134,11 @@ def test_a_limit_of_steps_is_that_of_the_runs_own_recipe(name: str, limit: int |
     assert recipe.training.max_steps == limit
 
 
-def test_the_command_says_what_it_chose_and_goes_on(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_it_chose_and_goes_on(corpus: Corpus, tmp_path: Path, run_main: RunMain) -> None:
     command = ["pretrain", str(corpus.folder), str(tmp_path / "run"), "--device", "cpu"]
     command += ["--set", "training.batch_size=4", "--set", "lstm.dim=16", "--set", "lstm.projection_dim=8"]
     for steps, said in ((1, f"recipe little, chosen for {corpus.num_tokens:,} "), (2, f"recipe {tmp_path}")):
-        code, out, err = run_main([*command, "--max-steps", str(steps)], monkeypatch, capsys)
+        code, out, err = run_main([*command, "--max-steps", str(steps)])
         assert code == 0
         assert err.startswith(said)
         assert out.startswith(f"{tmp_path / 'run'}: {steps} of {steps} steps")

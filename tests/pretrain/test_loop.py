@@ -23,8 +23,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from commands import RunMain
 from commands import run as run_command
-from commands import run_main
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats import load
@@ -343,15 +343,15 @@ def test_the_command_takes_a_model_to_start_from(
     recipe: Callable[..., Recipe],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     train(corpus, tmp_path / "a", recipe())
     monkeypatch.chdir(tmp_path)
     options = ["--recipe", "a/recipe.yaml", "--max-steps", "3", "--device", "cpu", "--from"]
-    code, _, _ = run_main(["pretrain", str(corpus.folder), "b", *options, "a"], monkeypatch, capsys)
+    code, _, _ = run_main(["pretrain", str(corpus.folder), "b", *options, "a"])
     assert code == 0
     assert "| started from | native: a holds" in (tmp_path / "b" / "README.md").read_text()
-    code, _, err = run_main(["pretrain", str(corpus.folder), "c", *options, "nowhere"], monkeypatch, capsys)
+    code, _, err = run_main(["pretrain", str(corpus.folder), "c", *options, "nowhere"])
     assert (code, (tmp_path / "c").exists()) == (2, False)
     assert err.startswith("elmo: nowhere")
 
@@ -360,7 +360,7 @@ def test_options_and_heldout_text_reach_the_run(
     recipe: Callable[..., Recipe],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     """Held-out text is read in the same way as the corpus, which here was raw text in lower case."""
     monkeypatch.chdir(tmp_path)
@@ -371,7 +371,7 @@ def test_options_and_heldout_text_reach_the_run(
     write_recipe(recipe(), tmp_path / "recipe.yaml")
     options = ["--recipe", "recipe.yaml", "--max-steps", "3", "--evaluate-every", "2", "--heldout", "raw.txt"]
     options += ["--max-minutes", "60"]
-    code, out, _ = run_main(["pretrain", "corpus", "run", *options, "--device", "cpu", "--json"], monkeypatch, capsys)
+    code, out, _ = run_main(["pretrain", "corpus", "run", *options, "--device", "cpu", "--json"])
     rows = {row["step"]: row["heldout_perplexity"] for row in read_rows(tmp_path / "run" / "metrics.csv")}
     assert (code, json.loads(out)["step"], list(rows)) == (0, 3, [2, 3])
     wanted = Perplexity.of(score_sentences(load("run"), read_sentences(["raw.txt"], corpus.reading)))
@@ -384,8 +384,7 @@ def test_the_command_says_that_held_out_text_was_not_measured(
     corpus: Corpus,
     recipe: Callable[..., Recipe],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     """A signal interrupts the last measurement. The same command makes up for it."""
     heldout, settings = tmp_path / "heldout.txt", tmp_path / "recipe.yaml"
@@ -393,14 +392,14 @@ def test_the_command_says_that_held_out_text_was_not_measured(
     write_recipe(recipe(max_steps=2), settings)
     command = ["pretrain", corpus.folder, tmp_path / "run", "--recipe", settings, "--heldout", heldout]
     with after_each_score(lambda score: signal.raise_signal(signal.SIGTERM)):
-        code, out, _ = run_main([*map(str, command), "--device", "cpu"], monkeypatch, capsys)
+        code, out, _ = run_main([*map(str, command), "--device", "cpu"])
     assert code == 75
     assert out.endswith("; held-out text was not measured after the last step: run the same command again\n")
     assert re.search(r", held-out perplexity \d+\.\d\d\n$", run_command(*command, "--device", "cpu"))
 
 
 def test_other_heldout_text_is_measured(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     """A finished run reports the perplexity of the text that it is given, not of the one that it was given before."""
     monkeypatch.chdir(tmp_path)
@@ -410,7 +409,7 @@ def test_other_heldout_text_is_measured(
     command = ["pretrain", str(corpus.folder), "run", "--recipe", "recipe.yaml", "--device", "cpu", "--json"]
     found: list[float] = []
     for name in ("a.txt", "b.txt", "a.txt"):
-        code, out, _ = run_main([*command, "--heldout", name], monkeypatch, capsys)
+        code, out, _ = run_main([*command, "--heldout", name])
         assert code == 0
         found.append(json.loads(out)["heldout_perplexity"])
         wanted = Perplexity.of(score_sentences(load("run"), read_sentences([name], corpus.reading)))
@@ -431,7 +430,7 @@ def test_patience_compares_the_same_text(corpus: Corpus, recipe: Callable[..., R
 
 
 def test_a_tokenizer_that_a_corpus_names_is_not_run(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     """A corpus may come from a stranger. The user can name the function, or another tokenizer."""
     monkeypatch.chdir(tmp_path)
@@ -442,25 +441,25 @@ def test_a_tokenizer_that_a_corpus_names_is_not_run(
     Path("was-run").unlink()
     write_recipe(recipe(max_steps=1), Path("recipe.yaml"))
     command = ["pretrain", "corpus", "run", "--recipe", "recipe.yaml", "--device", "cpu"]
-    code, out, err = run_main([*command, "--heldout", "text.txt"], monkeypatch, capsys)
+    code, out, err = run_main([*command, "--heldout", "text.txt"])
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("elmo: corpus: names tokenizer mine:cut, a function from outside of this package; ")
     assert err.endswith("add --tokenizer mine:cut\n")
     assert not Path("run").exists()
     for name in ("whitespace", "mine:cut"):
         assert not Path("was-run").exists()
-        assert run_main([*command, "--heldout", "text.txt", "--tokenizer", name], monkeypatch, capsys)[0] == 0
+        assert run_main([*command, "--heldout", "text.txt", "--tokenizer", name])[0] == 0
     assert Path("was-run").exists()
     Path("x.conllu").write_text("\t".join(("1", "word1", *"________")) + "\n")
-    assert run_main([*command, "--heldout", "x.conllu"], monkeypatch, capsys)[0] == 0
-    _, _, err = run_main([*command, "--heldout", "x.conllu", "--tokenizer", "mine:cut"], monkeypatch, capsys)
+    assert run_main([*command, "--heldout", "x.conllu"])[0] == 0
+    _, _, err = run_main([*command, "--heldout", "x.conllu", "--tokenizer", "mine:cut"])
     assert err.startswith("elmo: tokenizer mine:cut: the words of CoNLL-U are given; leave it out")
-    _, _, err = run_main([*command, "--tokenizer", "mine:cut"], monkeypatch, capsys)
+    _, _, err = run_main([*command, "--tokenizer", "mine:cut"])
     assert err.startswith("elmo: --tokenizer: there is no held-out text to cut")
 
 
 def test_a_small_vocabulary_has_a_perplexity_without_heldout_text(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
     """A vocabulary that is no larger than the sample is scored as a whole."""
     monkeypatch.chdir(tmp_path)
@@ -470,7 +469,7 @@ def test_a_small_vocabulary_has_a_perplexity_without_heldout_text(
     ):
         write_recipe(recipe(max_steps=5, n_negative_samples_batch=number), Path("recipe.yaml"))
         command = ["pretrain", str(corpus.folder), f"run{number}", "--recipe", "recipe.yaml", "--device", "cpu"]
-        assert re.search(end, run_main(command, monkeypatch, capsys)[1].strip())
+        assert re.search(end, run_main(command)[1].strip())
 
 
 def test_a_run_refuses_to_start_from_a_model_that_does_not_fit(
@@ -573,8 +572,7 @@ def test_an_old_measurement_is_not_reported_as_that_of_the_end(
     corpus: Corpus,
     recipe: Callable[..., Recipe],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     (tmp_path / "heldout.txt").write_text("word1 word3\n")
     write_recipe(recipe(), tmp_path / "recipe.yaml")
@@ -582,7 +580,7 @@ def test_an_old_measurement_is_not_reported_as_that_of_the_end(
     command += ["--device", "cpu", "--json"]
     found = []
     for options in (["--max-steps", "2", "--heldout", str(tmp_path / "heldout.txt")], ["--max-steps", "4"]):
-        _, out, _ = run_main([*command, *options], monkeypatch, capsys)
+        _, out, _ = run_main([*command, *options])
         found.append(json.loads(out)["heldout_perplexity"])
     assert found[0] is not None
     assert found[1] is None
@@ -593,7 +591,7 @@ def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
     recipe: Callable[..., Recipe],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     """A line is due after each step here. The last line has the loss, and it says "3 steps" rather than "3 of 2" if the
     end was moved back to step 2."""
@@ -601,7 +599,7 @@ def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
     write_recipe(recipe(loss="full"), tmp_path / "recipe.yaml")
     run = tmp_path / "run"
     command = ["pretrain", str(corpus.folder), str(run), "--recipe", str(tmp_path / "recipe.yaml"), "--device", "cpu"]
-    code, out, err = run_main([*command, "--max-steps", "3"], monkeypatch, capsys)
+    code, out, err = run_main([*command, "--max-steps", "3"])
     figures = r"[\d,]+ tokens/s, loss \d+\.\d{3}, perplexity [\d.]+/[\d.]+, \d\d:\d\d left"
     assert code == 0
     name = re.escape(str(run))
@@ -610,7 +608,7 @@ def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
     found = re.fullmatch(rf"{name}: 3 of 3 {end}", out)
     assert found
     assert float(found[1]) == pytest.approx(read_rows(run / "metrics.csv")[-1]["loss"], abs=1e-3)
-    code, out, err = run_main([*command, "--max-steps", "2"], monkeypatch, capsys)
+    code, out, err = run_main([*command, "--max-steps", "2"])
     assert (code, err) == (0, "")
     assert re.fullmatch(rf"{name}: 3 {end}", out)
 
@@ -619,13 +617,12 @@ def test_heldout_text_without_words_is_refused(
     corpus: Corpus,
     recipe: Callable[..., Recipe],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     options = ["--recipe", "tiny", "--heldout", str(tmp_path / "empty.txt")]
     for text in ("\n\n", "<S> </S>\n"):
         (tmp_path / "empty.txt").write_text(text)
-        code, _, err = run_main(["pretrain", str(corpus.folder), str(tmp_path / "run"), *options], monkeypatch, capsys)
+        code, _, err = run_main(["pretrain", str(corpus.folder), str(tmp_path / "run"), *options])
         assert (code, err) == (2, f"elmo: {tmp_path / 'empty.txt'}: holds no text\n")
     with pytest.raises(ElmoError, match=r"^heldout: holds no tokens except <S> and </S>"):
         Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2), heldout=[["<S>", "</S>"]], device="cpu")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from commands import run_main
+from commands import RunMain
 from elmo.cli.main import cli
 from elmo.pretrain import skipgram
 from elmo.pretrain.skipgram import SkipGramConfig, train_static
@@ -179,11 +179,11 @@ def test_bad_input_is_one_sentence(
     corpus: Corpus,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_main: RunMain,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    code, out, error = run_main(["static", *arguments], monkeypatch, capsys)
+    code, out, error = run_main(["static", *arguments])
     assert (code, out) == (2, "")
     assert error.startswith(f"elmo: {says}"), error
     assert error.count("\n") == 1

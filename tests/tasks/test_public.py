@@ -15,7 +15,7 @@ import torch
 import elmo.tasks
 import make_many_langs
 from bridge import make_model
-from commands import run, run_main
+from commands import RunMain, run
 from elmo import formats
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
@@ -105,16 +105,14 @@ def test_a_text_is_cut_as_on_the_command_line_whatever_stands_beside_it(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
-def test_tokens_from_a_named_pipe_stay_as_they_are(
-    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tokens_from_a_named_pipe_stay_as_they_are(raw: Path, tmp_path: Path, run_main: RunMain) -> None:
     """Its beginning can't be looked at, so it counts as tokenized, as it does for `elmo embed`."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=("Ann met x/y in -LRB- Espoo\n",))
     writer.start()
     arguments = ["task", "predict", str(raw), str(pipe), "--json", "--device", "cpu"]
-    code, out, err = run_main(arguments, monkeypatch, capsys)
+    code, out, err = run_main(arguments)
     writer.join()
     assert (code, json.loads(out)["tokens"]) == (0, ["Ann", "met", "x/y", "in", "-LRB-", "Espoo"])
     assert err.startswith(f"elmo: {pipe}: it comes from a named pipe, whose beginning can't be looked at, and is cut ")
