@@ -131,7 +131,7 @@ def test_checkpoints_are_as_far_apart_as_the_recipe_says(
     settings = recipe(training__checkpoint_every_minutes=1.0, training__max_epochs=2)
     trainer = make_trainer(tmp_path, settings, examples)
     save, saved = trainer.save, set[int]()
-    monkeypatch.setattr("elmo.tasks.trainer.time", SimpleNamespace(monotonic=lambda: 40.0 * trainer.progress.step))
+    monkeypatch.setattr("elmo.tasks.trainer.time", SimpleNamespace(perf_counter=lambda: 40.0 * trainer.progress.step))
 
     def note_and_save() -> None:
         saved.add(trainer.progress.step)
@@ -191,7 +191,7 @@ def test_rows_have_the_mean_loss_and_the_speed_of_their_own_epoch(
         losses.append(trainer.progress.loss_sum - before)
 
     trainer.step = step
-    monkeypatch.setattr("elmo.tasks.trainer.time", SimpleNamespace(monotonic=count().__next__))
+    monkeypatch.setattr("elmo.tasks.trainer.time", SimpleNamespace(perf_counter=count().__next__))
     trainer.train()
     rows = read_rows(tmp_path / "metrics.csv")
     assert [row["loss"] for row in rows] == pytest.approx([sum(losses[:4]) / 4, sum(losses[4:]) / 4])
@@ -227,7 +227,8 @@ def test_the_rate_falls_on_plateaus(recipe: Recipe, examples: list[NerExample], 
 def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, recipe(training__decay_factor=0.5, training__decay_steps=4), examples)
     trainer.train()
-    assert [row["learning_rate"] for row in curve(tmp_path)] == pytest.approx([0.01, 0.005, 0.0025])
+    assert [row["learning_rate"] for row in curve(tmp_path)] == pytest.approx([0.02, 0.01, 0.005])
+    assert trainer.learning_rate == pytest.approx(0.0025)
 
 
 def test_the_rate_falls_in_stairs(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
@@ -249,11 +250,15 @@ def test_the_optimizer_gets_the_rate_of_each_step(recipe: Recipe, examples: list
 
 
 def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """The rate falls over the last two thirds of three epochs of four steps, or with the minutes that are used up."""
+    """The rate falls over the last two thirds of three epochs of four steps, or with the minutes that are used up.
+
+    Rows have the rate of the last step of their epoch.
+    """
     settings = recipe(training__decay=2 / 3, training__max_epochs=3)
     trainer = make_trainer(tmp_path / "epochs", settings, examples)
     trainer.train()
-    assert [row["learning_rate"] for row in curve(tmp_path / "epochs")] == pytest.approx([0.02, 0.01, 0])
+    assert [row["learning_rate"] for row in curve(tmp_path / "epochs")] == pytest.approx([0.02, 0.0125, 0.0025])
+    assert trainer.learning_rate == pytest.approx(0)
     hurried = make_trainer(tmp_path / "minutes", recipe(training__decay=1.0, training__max_minutes=1.0), examples)
     hurried.progress.seconds = 45.0
     assert hurried.learning_rate == pytest.approx(0.005)
@@ -433,6 +438,22 @@ def test_a_loss_that_is_not_finite_ends_training(recipe: Recipe, examples: list[
     torch.nn.init.constant_(trainer.model.get_parameter("crf.end"), float("nan"))
     with pytest.raises(ElmoError, match="the loss is nan in epoch 1, batch 1"):
         trainer.train()
+
+
+@pytest.mark.parametrize("clips", [{}, {"training__clip_norm": None}, {"training__clip_value": 1.0}])
+def test_a_gradient_that_is_not_finite_reaches_no_weight(
+    clips: dict[str, float | None], recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """The loss may be finite all the same. What was saved before can still be used."""
+    trainer = make_trainer(tmp_path, recipe(**clips), examples)
+    trainer.step(examples[:8])
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    parameter = trainer.model.get_parameter("crf.end")
+    parameter.register_hook(lambda gradient: torch.full_like(gradient, float("nan")))  # pyright: ignore[reportUnknownMemberType]
+    with pytest.raises(ElmoError, match="the norm of the gradient is nan in epoch 1, batch 2"):
+        trainer.step(examples[:8])
+    assert trainer.progress.step == 1
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
 
 
 def test_a_damaged_checkpoint_is_reported(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:

@@ -89,11 +89,11 @@ def command(
     if not Path(source).is_dir():
         paths = expand([source])
         note_on_text(paths, reading["text"] or layout_by_name(paths), reading["encoding"])
-    started = time.monotonic()
+    started = time.perf_counter()
     with opened_corpus(source, out, reading) as corpus:
         num_words, num_tokens = train_static(corpus, out, config), corpus.num_tokens
         del corpus  # Windows cannot delete files that are still mapped into memory
-    seconds = time.monotonic() - started
+    seconds = time.perf_counter() - started
     figures = {"file": str(out), "num_words": num_words, "dim": dim, "num_tokens": num_tokens, "seconds": seconds}
     figures |= run_word_tests(out, similarity, analogies, as_json)
     print_result(

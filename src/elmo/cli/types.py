@@ -108,7 +108,7 @@ def command(
         )
     require_word_vector_target(out)
     require_word_tests(similarity, analogies)
-    started = time.monotonic()
+    started = time.perf_counter()
     embedder = load(model, device=prepare_device(device), precision=precision)
     suffix, used = "", None
     if not Path(source).is_dir():  # a corpus was cut when it was prepared; `opened_corpus` refuses options about it
@@ -122,7 +122,7 @@ def command(
         num_tokens = corpus.num_tokens
         del corpus  # Windows cannot delete files that are still mapped into memory
         write_word_vectors(out, found.names, found.vectors, found.counts)
-    seconds = time.monotonic() - started
+    seconds = time.perf_counter() - started
     figures = {
         "file": str(out),
         "num_vectors": len(found.names),

@@ -119,9 +119,9 @@ class Trainer(Generic[E, P]):
         Afterwards the model has the weights of the best epoch, if an epoch was finished.
 
         Raises:
-            ElmoError: If the loss is not finite, or the folder cannot be written to.
+            ElmoError: If the loss or the gradient is not finite, or the folder cannot be written to.
         """
-        saved = time.monotonic()
+        saved = time.perf_counter()  # on Windows, other clocks tick 64 times a second
         total = self.config.max_epochs * self.steps_per_epoch
         bar = show_progress("training", "batches", total, initial=self.progress.step)
         with saving_to(self.folder), on_interrupt(self.stop), bar:
@@ -132,9 +132,9 @@ class Trainer(Generic[E, P]):
                     self.step([self.train_set[index] for index in batch])
                     bar.set_postfix_str(self._describe(), refresh=False)
                     bar.update()
-                    if time.monotonic() - saved > 60 * self.config.checkpoint_every_minutes:
+                    if time.perf_counter() - saved > 60 * self.config.checkpoint_every_minutes:
                         self.save()
-                        saved = time.monotonic()
+                        saved = time.perf_counter()
                     if self.stopped:
                         break
                 # Saved before the dev set is measured, too, which may take longer than a machine that ends gives.
@@ -172,9 +172,9 @@ class Trainer(Generic[E, P]):
             examples: The batch.
 
         Raises:
-            ElmoError: If the loss is not finite.
+            ElmoError: If the loss or the gradient is not finite. The weights are then as they were before.
         """
-        started, progress = time.monotonic(), self.progress
+        started, progress = time.perf_counter(), self.progress
         self.model.train()
         # The seed of a step depends on nothing but the step, so that resumed training draws the same dropout masks. The
         # factor keeps apart the steps, up to a million, of runs whose seeds are neighbors.
@@ -187,17 +187,19 @@ class Trainer(Generic[E, P]):
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
         if self.config.clip_value is not None:
             torch.nn.utils.clip_grad_value_(self._parameters, self.config.clip_value)
-        if self.config.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm)
+        # Without a limit this changes nothing, but the norm is needed: what is not finite must not reach the weights.
+        limit = math.inf if self.config.clip_norm is None else self.config.clip_norm
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, limit)
+        value = loss.item()
+        for what, number in (("loss", value), ("norm of the gradient", norm.item())):
+            if not math.isfinite(number):
+                raise ElmoError(
+                    f"training: the {what} is {number} in epoch {progress.epoch + 1}, batch {progress.batch + 1}; a "
+                    "lower training.learning_rate, training.clip_norm or training.clip_value may help, in a new folder"
+                )
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
         self.averages.update()
         self._zero_subnormals()
-        value = loss.item()
-        if not math.isfinite(value):
-            raise ElmoError(
-                f"training: the loss is {value} in epoch {progress.epoch + 1}, batch {progress.batch + 1}; a lower "
-                "learning rate, clip_norm or clip_value may help"
-            )
         progress.step += 1
         progress.batch += 1
         progress.loss_sum += value
@@ -220,20 +222,24 @@ class Trainer(Generic[E, P]):
     @property
     def learning_rate(self) -> float:
         """The learning rate of the next step."""
+        return self._rate_of(self.progress.step)
+
+    def _rate_of(self, step: int) -> float:
+        """Return the learning rate of a step, where 0 is the first one."""
         config, progress = self.config, self.progress
-        rate = config.learning_rate * progress.rate * config.decay_factor ** (progress.step // config.decay_steps)
-        done = progress.step / (config.max_epochs * self.steps_per_epoch)
+        rate = config.learning_rate * progress.rate * config.decay_factor ** (step // config.decay_steps)
+        done = step / (config.max_epochs * self.steps_per_epoch)
         if config.max_minutes is not None:
             done = max(done, progress.seconds / (60 * config.max_minutes))
         return rate * schedule(done, 0.0, config.decay)
 
     def _end_epoch(self) -> None:
         """Evaluate the dev set, keep the weights if they are the best so far, and begin the next epoch."""
-        started, progress = time.monotonic(), self.progress
+        started, progress = time.perf_counter(), self.progress
         row: Row = {
             "epoch": progress.epoch + 1,
             "step": progress.step,
-            "learning_rate": self.learning_rate,
+            "learning_rate": self._rate_of(progress.step - 1),
             "loss": progress.loss_sum / progress.batch,
             "examples_per_second": progress.num_examples / progress.epoch_seconds,
         }
@@ -266,7 +272,7 @@ class Trainer(Generic[E, P]):
         return self.task.score(examples, predict(self.task, self.model, examples, self.config.batch_size))
 
     def _count_seconds(self, started: float) -> None:
-        seconds = time.monotonic() - started
+        seconds = time.perf_counter() - started
         self.progress.seconds += seconds
         self.progress.epoch_seconds += seconds
 
