@@ -135,6 +135,7 @@ def test_arguments_in_messages_become_options() -> None:
     assert as_typed("max_vocabulary: 2 is too small") == "--max-vocabulary: 2 is too small"
     assert as_typed("workers: 0 is not positive") == "--workers: 0 is not positive"
     assert as_typed("dim: 0 is not positive") == "--dim: 0 is not positive"
+    assert as_typed("epochs: nan is not positive") == "--epochs: nan is not positive"
     typed = "recipe mini with start=1, batch_size=3: unknown key 'batch_size'"
     assert as_typed(typed) == typed
     assert as_typed("heldout: holds no tokens except <S>") == "--heldout: holds no tokens except <S>"

@@ -112,7 +112,7 @@ OPTIONS = {
 _SUBJECT = re.compile(
     rf"^({'|'.join(name for name in OPTIONS if '_' in name)})(?=: )|"
     r"^(dim|window|epochs|seed|occurrence|dates|vectors|workers|finetune|heldout)"
-    r"(?=: (-?[\d.]+ (is|was) |has no effect|pq needs|without ELMo|holds no tokens except))"
+    r"(?=: ((-?[\d.]+|nan|inf) (is|was) |has no effect|pq needs|without ELMo|holds no tokens except))"
 )
 # A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file". What
 # stands in quotation marks was typed.

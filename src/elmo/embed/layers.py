@@ -24,12 +24,13 @@ Layers = Literal["all", "top", "mean", "token"] | int | Sequence[float]
 LAYER_NAMES = ("all", "top", "mean", "token")
 
 
-def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
+def layer_weights(layers: Layers, num_layers: int, name: str = "layers") -> list[float] | None:
     """Translate a choice of layers into one weight per layer.
 
     Args:
         layers: The choice; see `Layers`.
         num_layers: Number of layers of the model, including layer 0 (L+1).
+        name: The name of the argument that the choice is from, for errors.
 
     Returns:
         `num_layers` weights, or None if the layers are kept apart.
@@ -38,7 +39,7 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
         ElmoError: If there is no such choice or layer, or if the weights are not `num_layers` finite numbers.
     """
     if isinstance(layers, str) and layers not in LAYER_NAMES:
-        raise _unknown(layers)
+        raise _unknown(layers, name)
     if isinstance(layers, str):
         if layers == "all":
             return None
@@ -47,27 +48,27 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
         layers = 0 if layers == "token" else num_layers - 1
     if isinstance(layers, int | np.integer):
         if not -num_layers <= layers < num_layers:
-            raise ElmoError(f"layers: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
+            raise ElmoError(f"{name}: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
         return [float(number == layers % num_layers) for number in range(num_layers)]
     # The weights of a trained mix may be a tensor with a gradient. Torch isn't imported only to know one.
     given: Any = layers
     try:
         weights = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given, np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise _unknown(layers) from None
+        raise _unknown(layers, name) from None
     if weights.ndim != 1:
-        raise _unknown(layers)
+        raise _unknown(layers, name)
     if len(weights) != num_layers:
         raise ElmoError(
-            f"layers: {len(weights)} weights for {num_layers} layers (including layer 0); give one for each layer"
+            f"{name}: {len(weights)} weights for {num_layers} layers (including layer 0); give one for each layer"
         )
     if not (np.abs(weights) <= np.finfo(np.float32).max).all():
-        raise ElmoError(f"layers: {weights.tolist()} holds a number that is not finite in float32; give finite weights")
+        raise ElmoError(f"{name}: {weights.tolist()} holds a number that is not finite in float32; give finite weights")
     return weights.tolist()
 
 
-def _unknown(layers: object) -> ElmoError:
-    return ElmoError(f"layers: {layers!r} is none of {', '.join(LAYER_NAMES)}, a layer's number or a list of weights")
+def _unknown(layers: object, name: str) -> ElmoError:
+    return ElmoError(f"{name}: {layers!r} is none of {', '.join(LAYER_NAMES)}, a layer's number or a list of weights")
 
 
 def single_layer_weights(layer: Layers, num_layers: int) -> list[float]:
@@ -76,7 +77,7 @@ def single_layer_weights(layer: Layers, num_layers: int) -> list[float]:
     Raises:
         ElmoError: If the choice is `"all"`, or is not valid (see `layer_weights`).
     """
-    if (weights := layer_weights(layer, num_layers)) is None:
+    if (weights := layer_weights(layer, num_layers, "layer")) is None:
         raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
     return weights
 
