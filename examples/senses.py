@@ -42,7 +42,7 @@ def show_nearest(embedder: elmo.Embedder, word: str, uses: Uses, top: int) -> No
     for sense in dict.fromkeys(uses.senses):
         query = uses.sentences[uses.senses.index(sense)]
         print(f"\n  {word} ({sense}): {' '.join(query)}")
-        for cosine, number in nearest_uses(embedder, uses, query, word, top):
+        for cosine, number in nearest_uses(embedder, uses, word, query, top=top):
             print(f"    {cosine:.3f}  {uses.senses[number]:<8} {' '.join(uses.sentences[number])}")
 
 

@@ -148,7 +148,7 @@ def measure_senses(embedder: Embedder, semcor: Sequence[Annotated], pictures: Pa
             }
         uses = gather_uses(embedder, semcor, word)
         for query in queries:
-            nearest = nearest_uses(embedder, uses, query.split(), word, NEAREST)
+            nearest = nearest_uses(embedder, uses, word, query.split(), top=NEAREST)
             shown = [
                 (round(cosine, 3), sense_label(uses.senses[number]), " ".join(uses.sentences[number]))
                 for cosine, number in nearest

@@ -79,14 +79,14 @@ def test_nearest_uses_are_those_of_the_highest_cosine(model: Embedder) -> None:
     target = model.embed([["the", "play", "play"]], layers=1)[0][1]
     norms = np.linalg.norm(uses.vectors, axis=1) * np.linalg.norm(target)
     expected = sorted(zip((uses.vectors @ target / norms).tolist(), range(4), strict=True), reverse=True)
-    found = nearest_uses(model, uses, ["the", "play", "play"], "play", top=3)
+    found = nearest_uses(model, uses, "play", ["the", "play", "play"], top=3)
     assert [number for _, number in found] == [number for _, number in expected[:3]]
     assert [cosine for cosine, _ in found] == pytest.approx([cosine for cosine, _ in expected[:3]], abs=ROUNDING)
 
 
 def test_the_query_itself_is_left_out(model: Embedder) -> None:
     uses = gather_uses(model, TEXT, "play")
-    assert sorted(n for _, n in nearest_uses(model, uses, ["they", "played", "a", "play"], "play")) == [0, 3]
+    assert sorted(n for _, n in nearest_uses(model, uses, "play", ["they", "played", "a", "play"])) == [0, 3]
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_strings_are_not_taken_for_their_letters(model: Embedder) -> None:
         list(mark_uses(["I saw it and I left"], "I"))
     uses = gather_uses(model, mark_uses([["a", "play"]], "a"), "a")
     with pytest.raises(ElmoError, match="query: expected a list, found the string 'a play'"):
-        nearest_uses(model, uses, "a play", "a")
+        nearest_uses(model, uses, "a", "a play")
     with pytest.raises(ElmoError, match="top: -1 is not positive"):
-        nearest_uses(model, uses, ["a", "play"], "a", top=-1)
+        nearest_uses(model, uses, "a", ["a", "play"], top=-1)
     for text, query, says in (([["a"]], "a play", "query: expected"), (["a play"], None, "sentence 0: expected")):
         with pytest.raises(ElmoError, match=says):
             find_neighbors(model, text, "a", query)
@@ -118,7 +118,7 @@ def test_strings_are_not_taken_for_their_letters(model: Embedder) -> None:
 
 def test_a_query_needs_the_word(model: Embedder) -> None:
     with pytest.raises(ElmoError, match="the query has no token 'bank': no such"):
-        nearest_uses(model, gather_uses(model, TEXT, "play"), ["no", "such"], "bank")
+        nearest_uses(model, gather_uses(model, TEXT, "play"), "bank", ["no", "such"])
 
 
 # --- separation

@@ -121,7 +121,7 @@ def test_gradients_are_those_of_a_convolution_and_a_maximum(
     )
     x = encoder.embedding(characters).transpose(1, 2)
     features = torch.cat([convolution(x).max(dim=2).values for convolution in encoder.convolutions], dim=1)
-    expected = encoder.projection(encoder.activation(features))
+    expected = encoder.projection(char_encoder.ACTIVATIONS[encoder.activation](features))
     weights = torch.linspace(-1, 1, expected.numel(), dtype=expected.dtype).view_as(expected)
     parameters = list(encoder.parameters())
     wanted = torch.autograd.grad((expected * weights).sum(), parameters)

@@ -104,7 +104,7 @@ def gather_uses(embedder: Embedder, sentences: Iterable[Annotated], lemma: str, 
 
 
 def nearest_uses(
-    embedder: Embedder, uses: Uses, query: Sequence[str], word: str, top: int = 5
+    embedder: Embedder, uses: Uses, word: str, query: Sequence[str], *, top: int = 10
 ) -> list[tuple[float, int]]:
     """Find the uses that are nearest to the first occurrence of `word` in the sentence `query`.
 
@@ -209,6 +209,8 @@ def project(vectors: Vectors) -> tuple[Vectors, list[float]]:
     """
     units = unit(vectors)
     left, sizes, _ = np.linalg.svd(units - units.mean(axis=0), full_matrices=False)
+    if len(sizes) < 2:  # a single vector, or a single number for each
+        left, sizes = np.pad(left, [(0, 0), (0, 1)]), np.pad(sizes, (0, 1))
     points = left[:, :2] * sizes[:2]
     points *= np.sign(np.take_along_axis(points, np.abs(points).argmax(axis=0)[None], axis=0))
     return points, (sizes[:2] ** 2 / max((sizes**2).sum(), np.finfo(np.float32).tiny)).tolist()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmo.embed.kernels import Array, Kernels
-from elmo.nn.char_encoder import ACTIVATIONS, Filters
+from elmo.nn.char_encoder import Filters
 from elmo.nn.devices import find_device, run_together
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class TorchConvolution:
 
     def __init__(self, tables: Sequence[Array], biases: Sequence[Array], activation: str) -> None:
         as_tensors = [[torch.from_numpy(array) for array in arrays] for arrays in (tables, biases)]
-        self._filters = Filters(as_tensors[0], as_tensors[1], ACTIVATIONS[activation])
+        self._filters = Filters(as_tensors[0], as_tensors[1], activation)
 
     @torch.inference_mode()
     def run(self, ids: NDArray[np.int32], lengths: NDArray[np.int32], out: Array, num_threads: int = 1) -> None:

@@ -14,7 +14,7 @@ tokens (`elmo.text.characters`). Row 0 of the character vectors is zero and stay
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ class CharEncoder(nn.Module):
     def __init__(self, config: CharCNNConfig, out_dim: int) -> None:
         super().__init__()
         dim, features = config.embedding.dim, config.num_filters
-        self.activation = ACTIVATIONS[config.activation]
+        self.activation = config.activation
         self.max_characters = config.max_characters_per_token
         self.embedding = nn.Embedding(config.n_characters, dim, padding_idx=0)
         self.convolutions = nn.ModuleList(nn.Conv1d(dim, count, width) for width, count in config.filters)
@@ -148,12 +148,12 @@ class Filters(NamedTuple):
     Attributes:
         tables: For each width the products, (width, A, F) for A characters and F filters.
         biases: For each width the filters' biases, (F,).
-        activation: The function that is applied to the maxima.
+        activation: The name of the function that is applied to the maxima, of `ACTIVATIONS`.
     """
 
     tables: list[Tensor]
     biases: list[Tensor]
-    activation: Callable[[Tensor], Tensor]
+    activation: str
 
     def convolve(self, characters: Tensor, lengths: Tensor, memory: LayerMemory | None = None) -> Tensor:
         """Compute the features of types.
@@ -186,7 +186,7 @@ class Filters(NamedTuple):
             # once per filter instead of once per window.
             found = _WindowMaximum.apply(table, characters, lengths, sizes)
             maxima.append(found + bias)  # pyright: ignore[reportOperatorIssue]
-        return self.activation(torch.cat(maxima, dim=1))
+        return ACTIVATIONS[self.activation](torch.cat(maxima, dim=1))
 
 
 def word_lengths(characters: Tensor) -> Tensor:
@@ -259,13 +259,13 @@ class _NativeFeatures(torch.autograd.Function):
         ctx: Any,
         characters: Tensor,
         lengths: Tensor,
-        activation: Callable[[Tensor], Tensor],
+        activation: str,
         memory: LayerMemory,
         *weights: Tensor,
     ) -> Tensor:
         """Return the features (N, F) of `characters` (N, C), given the tables of all widths and then their biases."""
         tables, biases = weights[: len(weights) // 2], weights[len(weights) // 2 :]
-        ctx.activation = "tanh" if activation is torch.tanh else "relu"
+        ctx.activation = activation
         out = memory.take("out", (len(characters), sum(map(len, biases))), tables[0])
         ctx.offsets = [0, *accumulate(map(len, biases))]
         places: list[Tensor] = []

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.config import CharCNNConfig, CharEmbeddingConfig, LSTMConfig
-from elmo.nn.char_encoder import CharEncoder, word_lengths
+from elmo.nn.char_encoder import ACTIVATIONS, CharEncoder, word_lengths
 from elmo.nn.lstm import LSTMLayer
 from elmo.nn.packing import Packing
 from elmo.tasks.common.batches import number_distinct_words, spread_out
@@ -116,7 +116,7 @@ class CharacterEmbedding(nn.Module):
                 # makes them differ, so that more of them would have a larger maximum: only the first one counts.
                 is_behind = torch.arange(windows.shape[2], device=windows.device) > own.unsqueeze(1)
                 maxima.append(windows.masked_fill(is_behind.unsqueeze(1), -torch.inf).amax(dim=2))
-            parts.append(self.encoder.activation(torch.cat(maxima, dim=1)))
+            parts.append(ACTIVATIONS[self.encoder.activation](torch.cat(maxima, dim=1)))
         return torch.cat(parts)[order.argsort()]
 
 
