@@ -24,6 +24,9 @@ from elmo.tasks.run_folder import read_config, read_results, seed_folder
 BASELINE = "none"
 """The name of a training without ELMo. Trainings with ELMo have other names."""
 
+STATIC = "static"
+"""The name of a training without ELMo that has static vectors of the biLM's text."""
+
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 """The data that most trainings need, if it is next to the repository."""
 

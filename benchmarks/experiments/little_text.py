@@ -6,8 +6,9 @@ Started again, the script skips what is finished, and continues what was stopped
     python benchmarks/experiments/little_text.py runs/ --only szeged-20k szeged-100k szeged-1M szeged --seeds 1
 
 For each set it makes the biLM first (`elmo task text`, `elmo prepare`, `elmo pretrain`), unless the plan names one that
-exists. Then it trains the tagger from several seeds, without the biLM and with it. Each step is a command of `elmo`
-and is printed. A record of each remains, from which `pages/little_text.py` writes its page. A seed of a tagger that
+exists. Then it trains the tagger from several seeds, without the biLM and with it. `--kinds static` trains it without
+the biLM, but with static vectors of the biLM's text (`elmo static`). Each step is a command of `elmo` and is printed. A
+record of each remains, from which `pages/little_text.py` writes its page. A seed of a tagger that
 is recorded is not trained again. A biLM is only trained again if its folder is gone.
 """
 
@@ -24,17 +25,21 @@ from tempfile import TemporaryFile
 
 import torch
 
+from elmo.errors import ElmoError
 from elmo.formats.files import write_all, write_json
 from elmo.text.decoding import read_lines
 from elmo.training.machine import machine_name
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, DATA, is_recorded, parse_with_records, run_elmo, shown, train_and_record
+from common.records import BASELINE, DATA, STATIC, is_recorded, parse_with_records, run_elmo, shown, train_and_record
 from common.script import positive, script
 
 SHORT = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patience=5")
 LONG = ("--recipe", "auto", "--evaluate-every", "500", "--set", "training.max_minutes=20")
 """A long text is not learned by heart, and patience could end a run whose learning rate is still high."""
+
+STATIC_OPTIONS = ("--dim", "128", "--epochs", "5")
+"""The options of `elmo static`. The width is that of the tagger's word vectors."""
 
 
 @dataclass(frozen=True)
@@ -112,22 +117,38 @@ def take_words(text: Path, number: int, share: Path) -> None:
     write_all({share: lambda path: path.write_text("".join(lines), encoding="utf-8")})
 
 
-def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
-    """Pretrain the biLM of a plan, unless that is done, and return its path."""
-    if plan.elmo is not None:
-        return plan.elmo
+def make_corpus(plan: Plan, arguments: argparse.Namespace) -> Path:
+    """Prepare the text of a plan, unless that is done, and return the folder of the corpus."""
     folder: Path = arguments.root / plan.name
     folder.mkdir(parents=True, exist_ok=True)
-    train, dev = (arguments.data / plan.treebank.format(part) for part in plan.parts[:2])
-    text, heldout, corpus, bilm = (folder / name for name in ("text.txt", "heldout.txt", "corpus", "bilm"))
-    write_text_of(dev, heldout)
+    text, corpus = folder / "text.txt", folder / "corpus"
     if plan.text is None:
-        write_text_of(train, text)
+        write_text_of(arguments.data / plan.treebank.format(plan.parts[0]), text)
     elif plan.words is None:
         text = arguments.data / plan.text
     elif not text.exists():
         take_words(arguments.data / plan.text, plan.words, text)
     run(["prepare", str(corpus), str(text), "--min-count", "2", *plan.prepare])
+    return corpus
+
+
+def make_static(plan: Plan, arguments: argparse.Namespace) -> Path:
+    """Train static vectors of the text of a plan, unless that is done, and return their file."""
+    if plan.elmo is not None:
+        raise ElmoError(f"{plan.name}: its biLM is {plan.elmo}, whose text isn't here; leave it out of --kinds static")
+    vectors: Path = arguments.root / plan.name / "static.txt"
+    if not vectors.exists():
+        run(["static", str(make_corpus(plan, arguments)), str(vectors), *STATIC_OPTIONS])
+    return vectors
+
+
+def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
+    """Pretrain the biLM of a plan, unless that is done, and return its path."""
+    if plan.elmo is not None:
+        return plan.elmo
+    corpus = make_corpus(plan, arguments)
+    heldout, bilm = corpus.parent / "heldout.txt", corpus.parent / "bilm"
+    write_text_of(arguments.data / plan.treebank.format(plan.parts[1]), heldout)
     command = ["pretrain", str(corpus), str(bilm), "--heldout", str(heldout), *(arguments.pretrain or plan.pretrain)]
     record: Path = arguments.records / plan.name / "bilm" / f"{arguments.name}.json"
     is_known = is_recorded(command, record)
@@ -148,15 +169,18 @@ def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
     return str(bilm)
 
 
-def train_tagger(plan: Plan, bilm: str, kind: str, arguments: argparse.Namespace) -> None:
-    """Train the tagger of a plan from several seeds, without ELMo (`kind` is "none") or with it."""
+def train_tagger(plan: Plan, kind: str, arguments: argparse.Namespace) -> None:
+    """Train the tagger of a plan from several seeds, with what its `kind` needs."""
+    bilm = make_bilm(plan, arguments) if kind == "elmo" else BASELINE
+    vectors = [f"words.vectors={make_static(plan, arguments)}"] if kind == STATIC else []
+    kind = arguments.name if kind == "elmo" else kind
     files = [str(arguments.data / plan.treebank.format(part)) for part in plan.parts]
     out = arguments.root / plan.name / kind
     command = ["task", "train", "tag", "--elmo", bilm, "--out", str(out), "--seeds", str(arguments.seeds)]
     command += [
         word for option, file in zip(("--train", "--dev", "--test"), files, strict=False) for word in (option, file)
     ]
-    command += [word for setting in (*plan.settings, *arguments.set) for word in ("--set", setting)]
+    command += [word for setting in (*plan.settings, *arguments.set, *vectors) for word in ("--set", setting)]
     train_and_record(command, out, arguments.records / plan.name / f"{kind}.json")
 
 
@@ -168,7 +192,11 @@ def main() -> None:
     parser.add_argument("root", type=Path, help="the folder of runs")
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="these sets only")
     parser.add_argument(
-        "--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"], help="these kinds of taggers only"
+        "--kinds",
+        nargs="+",
+        choices=[BASELINE, STATIC, "elmo"],
+        default=[BASELINE, "elmo"],
+        help="these kinds of taggers only; default: %(default)s",
     )
     parser.add_argument("--name", default="elmo", help="the name of the runs with ELMo (default: %(default)s)")
     parser.add_argument("--seeds", type=positive, default=3, help="seeds of each tagger (default: %(default)s)")
@@ -187,8 +215,7 @@ def main() -> None:
         if plan.name not in arguments.only:
             continue
         for kind in arguments.kinds:
-            bilm = BASELINE if kind == BASELINE else make_bilm(plan, arguments)
-            train_tagger(plan, bilm, BASELINE if kind == BASELINE else arguments.name, arguments)
+            train_tagger(plan, kind, arguments)
 
 
 if __name__ == "__main__":
