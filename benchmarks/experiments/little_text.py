@@ -38,8 +38,8 @@ SHORT = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patie
 LONG = ("--recipe", "auto", "--evaluate-every", "500", "--set", "training.max_minutes=20")
 """A long text is not learned by heart, and patience could end a run whose learning rate is still high."""
 
-STATIC_OPTIONS = ("--dim", "128", "--epochs", "5")
-"""The options of `elmo static`. The width is that of the tagger's word vectors."""
+STATIC_OPTIONS = ("--dim", "128", "--min-count", "2", "--epochs", "5")
+"""The options of `elmo static`: the width of the tagger's word vectors, and the `--min-count` of the biLM's corpus."""
 
 
 @dataclass(frozen=True)

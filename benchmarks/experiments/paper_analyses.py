@@ -3,8 +3,10 @@
 `--data` is a folder with `ner/wnut17_{train,dev}.conll`, `sst5/{train,dev}.txt`,
 `srl/propbank_ewt_{train,dev}.gold_conll`, `squad/squadshifts_{new_wiki,amazon_reviews,reddit}.json`, `wsd/` (SemCor,
 the five sets of Raganato et al. 2017, `wordnet30_index.sense`) and `pos/` (`ud_ewt_{train,dev,test}.conllu`,
-`conll2000_{train,test}.txt`), each file plain or compressed. `--out` gets tables and pictures, from which
-`pages/analysis.py` makes docs/analysis.md. If the script is started again, it continues where it stopped.
+`conll2000_{train,test}.txt`), each file plain or compressed. `--tasks snli` needs `nli/snli_dev.jsonl` as well, and
+`nli/snli-captions.jsonl`, which `paper_tasks.py runs/ --only snli-captions` makes in `runs/snli-captions`. `--out` gets
+tables and pictures, from which `pages/analysis.py` makes docs/analysis.md. If the script is started again, it continues
+where it stopped.
 
 Without `--quick`, the five analyses of tasks make 14 or 15 runs for each task and seed. With a small model on 2 cores,
 NER and SST-5 (trained on whole sentences, without their phrases) take a night; SRL and SQuAD as published take days.
@@ -43,8 +45,12 @@ FILES = {
         "squad/squadshifts_new_wiki.json#40:,squad/squadshifts_amazon_reviews.json,squad/squadshifts_reddit.json",
         "squad/squadshifts_new_wiki.json#:40",
     ),
+    "snli": ("SNLI", "nli/snli-captions.jsonl", "nli/snli_dev.jsonl"),
 }
 """The name of each task, its training set and its dev set, which are those of docs/results.md."""
+
+USUAL = [task for task in FILES if task != "snli"]
+"""The tasks whose data needn't be made first."""
 
 SETTINGS = {"sst": ["sst:min_phrase=null"]}
 """Settings of tasks that would take days: a tenth of the examples."""
@@ -119,7 +125,11 @@ def main() -> None:
         help="these analyses only",
     )
     parser.add_argument(
-        "--tasks", nargs="+", default=list(FILES), choices=list(FILES), help="the tasks of the analyses of task models"
+        "--tasks",
+        nargs="+",
+        default=USUAL,
+        choices=list(FILES),
+        help=f"the tasks of the analyses of task models; default: {' '.join(USUAL)}",
     )
     parser.add_argument("--static", help="static vectors for neighbors, in word2vec's text format")
     parser.add_argument(
