@@ -19,7 +19,7 @@ from elmo.text import rules, tokenizers
 from elmo.text.languages import short_code
 from elmo.text.prepare import prepare
 from elmo.text.rules import split_sentences
-from elmo.text.tokenizers import PlacedToken, align, get_tokenizer, is_code, language_of, locate
+from elmo.text.tokenizers import PlacedToken, align, get_tokenizer, is_function, language_of, locate
 
 PTB = {
     "I can't, won't, don't and cannot.": "I ca n't , wo n't , do n't and can not .",
@@ -180,8 +180,8 @@ def test_a_function_of_the_user_is_imported_from_the_working_directory(monkeypat
     monkeypatch.setattr(sys, "path", [str(Path.cwd()), *path])
     get_tokenizer("my_tokens:placed")
     assert sys.path == [str(Path.cwd()), *path], "a folder that was there keeps its place"
-    assert is_code("my_tokens:syllables")
-    assert not any(map(is_code, ("ptb", "spacy:de", "icu:th", "stanza:la")))
+    assert is_function("my_tokens:syllables")
+    assert not any(map(is_function, ("ptb", "spacy:de", "icu:th", "stanza:la")))
     for name, says in (
         ("my_tokens:number", "tokenizer my_tokens:number: is no function"),
         ("my_tokens:none", "tokenizer my_tokens:none: can't be imported .*none"),
@@ -217,7 +217,7 @@ def test_other_packages_add_tokenizers(monkeypatch):
     monkeypatch.setattr(tokenizers, "entry_points", entries)
     tokenizers.find_function.cache_clear()
     assert get_tokenizer("bars:x")("a|b") == ["a", "b"]
-    assert not is_code("bars:x"), "who installed the package chose it"
+    assert not is_function("bars:x"), "who installed the package chose it"
     tokenizers.find_function.cache_clear()
 
     def fail() -> None:

@@ -27,7 +27,7 @@ from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.text.choice import is_lower_case
 from elmo.text.reading import lower_all
-from elmo.text.tokenizers import Tokenizer, is_code
+from elmo.text.tokenizers import Tokenizer, is_function
 
 MAX_TEXT, MAX_LINES, MAX_TOP = 1000, 30, 100
 """Limits of what the page accepts. Longer text is for `elmo embed`."""
@@ -168,7 +168,7 @@ def tokenizer_for_input(index: ContextIndex | None, own: TextConfig | None = Non
     """
     indexed = "whitespace" if index is None else index.text.corpus.reading.tokenizer
     names = (indexed, "whitespace" if own is None else own.tokenizer, "ptb")
-    return next(name for name in names if name != "whitespace" and not is_code(name))
+    return next(name for name in names if name != "whitespace" and not is_function(name))
 
 
 def settings(asked: QueryParams) -> ExplorationConfig:

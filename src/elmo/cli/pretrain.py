@@ -149,7 +149,7 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None) -> list[list
     """Read held-out text as the corpus was read, but run no code that only the corpus names."""
     from elmo.text.conllu import layout_by_name, refuse_tokenizer
     from elmo.text.reading import expand, read_some
-    from elmo.text.tokenizers import refuse_code
+    from elmo.text.tokenizers import refuse_function
 
     reading, paths = corpus.reading, expand(path)
     if layout_by_name(paths) == "conllu" or reading.text == "conllu":
@@ -157,7 +157,7 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None) -> list[list
         tokenizer = "whitespace"
     elif tokenizer is None:
         tokenizer = reading.tokenizer
-        refuse_code(tokenizer, f"{corpus.folder}:", f"if you trust it, add --tokenizer {tokenizer}")
+        refuse_function(tokenizer, f"{corpus.folder}:", f"if you trust it, add --tokenizer {tokenizer}")
         if tokenizer == "whitespace":
             note_on_text(paths, reading.text, reading.encoding)
     return read_some(path, replace(reading, tokenizer=tokenizer))

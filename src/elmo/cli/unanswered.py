@@ -11,7 +11,7 @@ from elmo.tasks.task import Task, parse_pieces
 from elmo.tasks.trained import TrainedTask
 from elmo.text.choice import note_on_pipes, note_on_sentences, sample_of
 from elmo.text.decoding import read_lines
-from elmo.text.languages import require_code
+from elmo.text.languages import require_language_code
 from elmo.text.opening import kind_by_name
 from elmo.text.reading import SPLIT, Reading, raw_sentences
 from elmo.text.suspicion import note_on_layout
@@ -76,7 +76,7 @@ def read_unanswered(
         if tokenizer is not None:
             raise ElmoError(f"--tokenizer {tokenizer}: {path} is read as {layout}, whose words are given; leave it out")
         return task.read_layout(path, layout, trained.recipe, encoding)
-    require_code(language)
+    require_language_code(language)
     sample = sample_of([path], encoding)
     notes: list[str | None] = []
     if tokenizer is None:

@@ -24,7 +24,7 @@ from elmo.formats.elmo import Elmo
 from elmo.formats.model import require_characters
 from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower_all
-from elmo.text.tokenizers import get_tokenizer, refuse_code
+from elmo.text.tokenizers import get_tokenizer, refuse_function
 
 _InputModule: Any = import_extra("sentence_transformers.base.modules", "ElmoTokens").InputModule
 
@@ -136,5 +136,5 @@ class ElmoTokens(_InputModule):
         where: dict[str, Any] = {key: kwargs[key] for key in known if key in kwargs}
         folder = cls.load_dir_path(model_name_or_path, subfolder, **where)
         settings = cls.load_config(model_name_or_path, subfolder, **where)
-        refuse_code(str(settings.get("tokenizer", "")), "the model", "make the module yourself")
+        refuse_function(str(settings.get("tokenizer", "")), "the model", "make the module yourself")
         return cls(folder, **settings)

@@ -9,7 +9,7 @@ from elmo.errors import ElmoError
 from elmo.nn.precision import PRODUCTS
 from elmo.schema import require_choice, require_not_negative, require_positive, require_seed, require_share
 from elmo.text.characters import NUM_CHARACTERS
-from elmo.text.tokenizers import refuse_code
+from elmo.text.tokenizers import refuse_function
 
 ELMO_PLACES = ("input", "output", "both")
 VECTORS = ("cached", "live", "trained")
@@ -252,7 +252,7 @@ def require_layers(key: str, sizes: Sequence[int]) -> None:
 
 def require_tokenizer_without_code(name: str) -> None:
     """Refuse a function as the tokenizer of a recipe, which may come from a stranger."""
-    refuse_code(name, "the recipe", "offer it as an entry point of the group elmo.tokenizers instead")
+    refuse_function(name, "the recipe", "offer it as an entry point of the group elmo.tokenizers instead")
 
 
 def require_convolutions(dim: int, filters: int, key: str, widths: Sequence[int]) -> None:

@@ -19,12 +19,12 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.conllu import layout_by_name, refuse_tokenizer
 from elmo.text.decoding import check_encoding, describe_non_text, read_blocks, read_lines
-from elmo.text.languages import require_code
+from elmo.text.languages import require_language_code
 from elmo.text.opening import STDIN, peek_stdin
 from elmo.text.reading import SPLIT, Reading, TextBlock, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
 from elmo.text.suspicion import note_on_layout
-from elmo.text.tokenizers import language_of, refuse_code
+from elmo.text.tokenizers import language_of, refuse_function
 
 SAMPLE_CHARACTERS, SAMPLE_FILES = 1 << 16, 20
 """How many characters of a text are looked at, and in how many files they are looked for."""
@@ -106,7 +106,7 @@ def choose_cut(
         ElmoError: If the training text was cut by a function from outside of this package, a tokenizer is given for
             CoNLL-U, or the language is not a code.
     """
-    require_code(language)
+    require_language_code(language)
     known = own or TextConfig()
     is_tokenized = None if sample is None else looks_tokenized(sample)
     is_raw = text != "conllu" and (is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or "")))
@@ -157,7 +157,7 @@ def how_to_cut(
     Raises:
         ElmoError: If nobody names a tokenizer, or the model names a function from outside of this package.
     """
-    require_code(language)
+    require_language_code(language)
     if tokenizer is None:
         if own is None:
             raise ElmoError(
@@ -178,7 +178,7 @@ def tokenizer_of(own: TextConfig | None) -> str:
         ElmoError: If it is a function from outside of this package.
     """
     name = "whitespace" if own is None else own.tokenizer
-    refuse_code(name, "the model", f"if you trust it, pass tokenizer={name!r}")
+    refuse_function(name, "the model", f"if you trust it, pass tokenizer={name!r}")
     return name
 
 

@@ -28,7 +28,7 @@ _SHORTER = {longer: shorter for longer, _, shorter in (pair.partition("=") for p
 _CODE = re.compile(r"(?:[A-Za-z]{2,3}|x)(?:[-_][A-Za-z0-9]+)*")
 
 
-def require_code(language: str | None) -> None:
+def require_language_code(language: str | None) -> None:
     """Raise ElmoError for a language that is given by something other than its code, such as a name."""
     if language is not None and not _CODE.fullmatch(language):
         raise ElmoError(f"language {language}: is not the code of a language; give one such as en, deu or pt-BR")

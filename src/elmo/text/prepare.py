@@ -43,12 +43,12 @@ from elmo.text.corpus import (
     read_description,
 )
 from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, renumber
-from elmo.text.languages import require_code
+from elmo.text.languages import require_language_code
 from elmo.text.opening import STDIN
 from elmo.text.parallel import tokenize_files
 from elmo.text.reading import SPLIT, expand
 from elmo.text.rules import is_split_by_language
-from elmo.text.tokenizers import code_file, get_tokenizer, language_of
+from elmo.text.tokenizers import file_of_function, get_tokenizer, language_of
 from elmo.text.vocabulary import Vocabulary
 
 PLACE_DTYPE = np.dtype("<i4")
@@ -123,7 +123,7 @@ def prepare(
         settings = replace(settings, language=known)
     places = None if places is None else Path(places)
     _check(settings, vocabulary)
-    require_code(language)
+    require_language_code(language)
     require_positive("workers", workers)
     require_parent(folder)
     source = {"inputs": [Path(path).name for path in paths], "language": language, "license": license}
@@ -344,8 +344,8 @@ def _facts(
             "inputs": [_size_and_digest(Path(path)) for path in paths],
             "vocabulary": None if words is None else hashlib.sha256(words).hexdigest(),
         }
-        if (code := code_file(settings.tokenizer)) is not None:  # a tokenizer of the user's, which may change
-            made_of["tokenizer"] = digest_of(code)
+        if (file := file_of_function(settings.tokenizer)) is not None:  # a tokenizer of the user's, which may change
+            made_of["tokenizer"] = digest_of(file)
     # Without the language if it has no effect, as in corpora from older versions, so that they count as the same.
     described = {key: value for key, value in asdict(settings).items() if key != "language" or value is not None}
     return {"settings": described, "source": source, "made_of": made_of}

@@ -13,7 +13,7 @@ from functools import cache
 
 from elmo.extras import import_extra
 from elmo.schema import require_text
-from elmo.text.languages import require_code, short_code
+from elmo.text.languages import require_language_code, short_code
 
 _TITLES = (
     "Mr|Mrs|Ms|Mx|Dr|Drs|Prof|Messrs|Mme|Mlle|St|Ste|Gen|Gov|Lt|Col|Cmdr|Capt|Sgt|Cpl|Pvt|Maj|Adm|Reps?|Sens?|Rev|Hon|"
@@ -210,7 +210,7 @@ def split_sentences(paragraph: str, language: str | None = None) -> list[str]:
     Raises:
         ElmoError: If the language is not a code, or the paragraph not a string.
     """
-    require_code(language)
+    require_language_code(language)
     require_text("paragraph", paragraph)
     return [paragraph[start:end] for start, end in sentence_spans(paragraph, language)]
 

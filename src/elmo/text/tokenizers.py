@@ -114,13 +114,13 @@ def find_function(name: str) -> _Function | None:
     return None
 
 
-def is_code(name: str) -> bool:
+def is_function(name: str) -> bool:
     """Return whether a tokenizer is a function by its module, which no file from elsewhere may choose."""
     return ":" in name and name.partition(":")[0] not in _LANGUAGES and not [*entry_points(group=GROUP, name=name)]
 
 
-def code_file(name: str) -> Path | None:
-    """Return the file of the module that a tokenizer is a function of (see `is_code`).
+def file_of_function(name: str) -> Path | None:
+    """Return the file of the module that a tokenizer is a function of (see `is_function`).
 
     Returns:
         None for other tokenizers, and for a module that is no file.
@@ -128,14 +128,14 @@ def code_file(name: str) -> Path | None:
     Raises:
         ElmoError: If the tokenizer is unknown.
     """
-    if not is_code(name):
+    if not is_function(name):
         return None
     get_tokenizer(name)  # imports the module
     file = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
     return None if file is None else Path(file)
 
 
-def refuse_code(name: str, whose: str, then: str) -> None:
+def refuse_function(name: str, whose: str, then: str) -> None:
     """Refuse a tokenizer that a file names if it is a function by its module: the file may come from a stranger.
 
     Args:
@@ -146,7 +146,7 @@ def refuse_code(name: str, whose: str, then: str) -> None:
     Raises:
         ElmoError: If it is such a function.
     """
-    if is_code(name):
+    if is_function(name):
         raise ElmoError(f"{whose} names tokenizer {name}, a function from outside of this package; {then}")
 
 
