@@ -10,6 +10,9 @@ from torch import Tensor
 
 from elmo.config import CharCNNConfig
 
+# On a GPU, cuDNN would round the operands of convolutions, and differences from the reference would be its own.
+torch.backends.cudnn.allow_tf32 = False
+
 
 def encode(characters: Tensor, parameters: Mapping[str, Tensor], prefix: str, cnn: CharCNNConfig) -> Tensor:
     """Encode rows of characters (N, C) as token vectors (N, P), by the parameters whose names start with `prefix`."""

@@ -166,6 +166,7 @@ def test_layer_and_layers_each_suggest_the_other(run: Callable[..., Done]) -> No
         torch.OutOfMemoryError("CUDA out of memory."),
         RuntimeError("CUDA error: out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
         lambda: torch.empty(1 << 52),
     ],
 )

@@ -139,8 +139,9 @@ def _sentence(error: ElmoError | OSError) -> str:
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether Python, a GPU or the CPU allocator of torch, which has no exception class, ran out of memory.
 
-    A GPU also does in CUDA and in its libraries, whose errors are known by their messages alone.
+    A GPU also does in CUDA and in its libraries, whose errors are known by their messages alone. That of cuBLAS for
+    a library that could not start mostly means this, too.
     """
-    signs = ("DefaultCPUAllocator:", "CUDA error: out of memory", "_ALLOC_FAILED")
+    signs = ("DefaultCPUAllocator:", "CUDA error: out of memory", "_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or any(sign in str(error) for sign in signs)

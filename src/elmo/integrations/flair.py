@@ -65,7 +65,9 @@ class ElmoEmbeddings(_base.TokenEmbeddings):
         self._load()
 
     def _load(self) -> None:
-        self._embedder = load(self._model, device=str(_flair.device), precision=self._precision)
+        # Flair also computes where the biLM can't, such as on "mps". Its vectors are moved there in any case.
+        device = _flair.device if _flair.device.type in ("cpu", "cuda") else "cpu"
+        self._embedder = load(self._model, device=device, precision=self._precision)
         layer_weights(self._layers, self._embedder.num_layers)  # refuses layers that the model does not have
 
     @property

@@ -88,16 +88,16 @@ def make_optimizer(
     """
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     rate, decay, rows = training.learning_rate, training.weight_decay, set(row_sparse)
-    # A fused step is one pass over memory, where torch's others make several. Sparse gradients have none, and on a GPU
-    # torch's default is as good.
-    on_cpu = all(p.is_cpu for p in trained.values())
+    # A fused step is one pass over memory, where torch's others make several. Sparse gradients have none. On a GPU
+    # torch's default takes all parameters together, which False would forbid.
+    fused = True if all(p.is_cpu for p in trained.values()) else None
     if training.optimizer == "adagrad":
         start = training.initial_accumulator_value
         dense = [p for p in trained.values() if p not in rows]
         sparse = [p for p in trained.values() if p in rows]
         parts: list[torch.optim.Optimizer] = [
-            torch.optim.Adagrad(group, lr=rate, initial_accumulator_value=start, fused=group is dense and on_cpu)
-            for group in (dense, sparse)
+            torch.optim.Adagrad(group, lr=rate, initial_accumulator_value=start, fused=is_fused)
+            for group, is_fused in ((dense, fused), (sparse, None))
             if group
         ]
     else:
@@ -112,8 +112,8 @@ def make_optimizer(
         muon: dict[str, Any] = {"lr": rate, "momentum": MOMENTUM}
         made = [
             _make(RowAdam, groups["rows"], _adam_state, **adam),
-            _make(torch.optim.AdamW, groups["matrices"], _adam_state, weight_decay=decay, fused=on_cpu, **adam),
-            _make(torch.optim.AdamW, groups["vectors"], _adam_state, weight_decay=0.0, fused=on_cpu, **adam),
+            _make(torch.optim.AdamW, groups["matrices"], _adam_state, weight_decay=decay, fused=fused, **adam),
+            _make(torch.optim.AdamW, groups["vectors"], _adam_state, weight_decay=0.0, fused=fused, **adam),
             _make(Muon, groups["orthogonal"], _muon_state, weight_decay=decay, **muon),
         ]
         parts = [part for part in made if part is not None]
