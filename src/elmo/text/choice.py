@@ -160,10 +160,7 @@ def how_to_cut(
     require_language_code(language)
     if tokenizer is None:
         if own is None:
-            raise ElmoError(
-                "the model does not say how its training text was cut; pass tokenizer='ptb' for English, or "
-                "tokenizer='words' for another language"
-            )
+            raise ElmoError(f"the model does not say how its training text was cut; {_NAME_ONE}")
         if tokenizer_of(own) == "whitespace" and looks_tokenized(text) is False:
             warnings.warn(_TOKENIZED, stacklevel=4)
         return replace(own, language=language or own.language)
@@ -187,10 +184,11 @@ def is_lower_case(own: TextConfig | None) -> bool:
     return own is not None and own.lowercase
 
 
-_UNKNOWN = (
-    "this looks like raw text, and the model does not say how its training text was cut; pass tokenizer='ptb' for "
-    "English, or tokenizer='words' for another language"
+_NAME_ONE = (
+    "pass tokenizer='ptb' for English, tokenizer='words' for another language, or tokenizer='whitespace' to cut at "
+    "spaces only, as AllenNLP and bilm-tf did"
 )
+_UNKNOWN = f"this looks like raw text, and the model does not say how its training text was cut; {_NAME_ONE}"
 _TOKENIZED = (
     "this looks like raw text, and the model's training text was cut at spaces, as text is that another program "
     "tokenized; tokenize this text in the same way, or name the tokenizer that comes nearest"
