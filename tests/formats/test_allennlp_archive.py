@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import pickle
 import random
 from pathlib import Path
@@ -20,6 +21,7 @@ from elmo.formats import Model
 from make_allennlp import MIXES, PREFIX, make_archive, make_config, make_state_dict
 from make_bilm_hdf5 import BASE, CHANGES, make_options, make_weights
 from oracle import Oracle, encode_sentence, scalar_mix
+from refusing import assert_refused
 
 SENTENCE = ["A", "play", "on", "naïve", "日本語", "."]
 VARIANTS = [name for name in CHANGES if name not in ("no_projection", "one_direction", "softmax", "no_char_projection")]
@@ -50,6 +52,23 @@ def test_every_variant_with_its_options_equals_the_oracle(variant: str, tmp_path
     np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=0)
     assert len(model.mixes) == (2 if mixes else 0)
     assert all(parameter.requires_grad for parameter in model.bilm.parameters())
+
+
+def test_a_training_folder_says_which_of_its_files_to_load(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(make_config()))
+    assert_refused(folder, "is a training folder of AllenNLP; it has neither model.tar.gz nor best.th")
+    state = make_state_dict(make_weights(make_options()))
+    torch.save(state, folder / "best.th")
+    assert_refused(folder, "training folder of AllenNLP; copy its best.th to weights.th")
+    make_archive(folder / "model.tar.gz", state, make_config())
+    assert_refused(folder, "training folder of AllenNLP; load its model.tar.gz instead")
+    wanted = formats.load(folder / "model.tar.gz")
+    (folder / "best.th").rename(folder / "weights.th")
+    found = formats.load(folder)
+    np.testing.assert_array_equal(layers_of(found), layers_of(wanted))
+    assert [mix.gamma.item() for mix in found.mixes] == [mix.gamma.item() for mix in wanted.mixes]
 
 
 def test_without_options_sizes_come_from_the_tensors(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from elmo.formats.stored import StoredBiLM, StoredMix, StoredMixes, bilm_shapes
 from elmo.formats.tensors import Stored, read_weights, require_few_mixes, require_mix, require_sizes
 
 WEIGHTS, CONFIG = "weights.th", "config.json"
+ARCHIVE, BEST = "model.tar.gz", "best.th"
+"""What a training of AllenNLP leaves in its folder: the archive, and before it is made only the best weights."""
 
 CHARACTERS = "_char_embedding_weights"
 """The character vectors, including the row of the mask."""
@@ -146,6 +148,22 @@ def load_allennlp(folder: Path) -> Model:
     sizes = "from the tensors, with published clips" if options is None else f"from {options.name}"
     origin = f"AllenNLP: {WEIGHTS} holds an Elmo under '{prefix or '.'}', {len(mixes)} scalar mixes, sizes {sizes}"
     return Model(StoredBiLM(config, weights), origin=origin, mixes=StoredMixes(mixes))
+
+
+def refuse_training_folder(folder: Path) -> None:
+    """Refuse a folder in which AllenNLP trained a task model, and say which of its files can be read.
+
+    Its `config.json` describes the task. Without this, it would be taken for that of a native folder.
+    """
+    values = read_json(folder / CONFIG)
+    if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
+        return
+    advice = f"it has neither {ARCHIVE} nor {BEST}, which hold the weights; get one of them"
+    if (folder / ARCHIVE).exists():
+        advice = f"load its {ARCHIVE} instead"
+    elif (folder / BEST).exists():
+        advice = f"copy its {BEST} to {WEIGHTS} in the same folder, and load the folder again"
+    raise ElmoError(f"{folder}: is a training folder of AllenNLP; {advice}")
 
 
 def _find(path: Path, stored: Mapping[str, Stored]) -> str:

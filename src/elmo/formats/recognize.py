@@ -157,6 +157,7 @@ def _load_folder(folder: Path, with_softmax: bool, *, is_named: bool = True) -> 
         weights = _only_weights(folder)
         return load_bilm(weights, _options_beside(weights), _softmax_beside(weights), with_softmax=with_softmax)
     if (folder / native.CONFIG).exists() and not _weight_files(folder):
+        allennlp.refuse_training_folder(folder)
         return load_native(folder, is_named=is_named, with_softmax=with_softmax)  # says what is missing
     if _hdf5_files(folder):
         raise ElmoError(f"{folder}: contains weights but no {OPTIONS}, which gives their sizes; add the options")
