@@ -615,6 +615,14 @@ def test_made_by_settings(files: tuple[str, str]) -> None:
     assert cached._elmo.words is not None
     layer = Elmo.from_params({**params, "num_output_representations": 2, "do_layer_norm": True})
     assert [mix.layer_norm for mix in layer.mixes] == [True, True]
+    # Jsonnet gives what environment variables hold as strings.
+    texts = {"num_output_representations": "1", "do_layer_norm": "false", "requires_grad": "true", "dropout": "0.25"}
+    layer = Elmo.from_params({**params, **texts})
+    assert [mix.layer_norm for mix in layer.mixes] == [False]
+    assert layer.dropout == 0.25
+    assert all(parameter.requires_grad for parameter in layer.bilm.parameters())
+    assert ElmoTokenEmbedder.from_params({**params, "projection_dim": "20"}).get_output_dim() == 20
+    assert ElmoTokenEmbedder.from_params({**params, "projection_dim": None}).get_output_dim() == 12
 
 
 def test_bad_settings_are_refused(files: tuple[str, str]) -> None:
@@ -626,6 +634,9 @@ def test_bad_settings_are_refused(files: tuple[str, str]) -> None:
             r"Embedder\.from_params: unknown key 'dropuot'; known keys",
         ),
         (Elmo, params, r"Elmo\.from_params: key 'num_output_representations' is missing"),
+        (ElmoTokenEmbedder, {**params, "do_layer_norm": "no"}, "do_layer_norm: expected bool, found 'no'"),
+        (ElmoTokenEmbedder, {**params, "dropout": "half"}, "dropout: expected float, found 'half'"),
+        (ElmoTokenEmbedder, {**params, "projection_dim": 2.5}, r"projection_dim: expected int, found 2\.5"),
         (ElmoTokenEmbedder, [1], "params must be a mapping of arguments, not list"),
         (ElmoTokenEmbedder, {**params, "namespace_to_cache": "tokens"}, "namespace_to_cache: needs the vocabulary"),
     ):

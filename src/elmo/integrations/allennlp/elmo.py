@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -17,6 +19,7 @@ from elmo.formats.renames import require_shape
 from elmo.integrations.allennlp.modules import ElmoBiLm, ScalarMix
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import WordCache, require_batch
+from elmo.schema import shown
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -277,7 +280,33 @@ def from_params(kind: type[M], params: Any, vocab: Any) -> M:
     missing = next((key for key, p in known.items() if p.default is p.empty and key not in arguments), None)
     if missing is not None:
         raise ElmoError(f"{name}: key {missing!r} is missing")
-    return kind(**arguments)
+    return kind(**{key: _converted(name, key, value, known[key].default) for key, value in arguments.items()})
+
+
+_BOOLEANS: dict[object, bool] = {"true": True, True: True, "false": False, False: False}
+_KINDS = {
+    "requires_grad": bool,
+    "do_layer_norm": bool,
+    "keep_sentence_boundaries": bool,
+    "num_output_representations": int,
+    "projection_dim": int,
+    "dropout": float,
+}
+"""The types of the arguments that Jsonnet and environment variables may give as strings, as AllenNLP converts them."""
+
+
+def _converted(name: str, key: str, value: object, default: object) -> object:
+    """Return the value of a setting, converted from a string if its argument is a number or a bool."""
+    kind = _KINDS.get(key)
+    if kind is None or (value is None and default is None):
+        return value
+    if kind is bool and isinstance(value, str | int) and value in _BOOLEANS:
+        return _BOOLEANS[value]
+    if kind is not bool and isinstance(value, str | Real) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):  # of "many", or infinity
+            if (number := kind(value)) == value or isinstance(value, str):
+                return number
+    raise ElmoError(f"{name}: {key}: expected {kind.__name__}, found {shown(value)}")
 
 
 def _part(
