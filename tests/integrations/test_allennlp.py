@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -197,8 +198,9 @@ def test_what_earlier_versions_stored_loads(files: tuple[str, str]) -> None:
 def test_states_that_do_not_fit_are_refused(files: tuple[str, str]) -> None:
     layer = Elmo(*files, 2)
     name = "_elmo_lstm._elmo_lstm.forward_layer_1.input_linearity.weight"
+    with pytest.raises(RuntimeError, match=rf'Missing key\(s\) in state_dict: "{re.escape(name)}"\.'):
+        layer.load_state_dict({key: tensor for key, tensor in other_state().items() if key != name})
     for broken, message in (
-        ({key: tensor for key, tensor in other_state().items() if key != name}, rf"'{name}' is missing"),
         ({**other_state(), name: torch.zeros(4, 4)}, rf"'{name}': has shape \(4, 4\)"),
         ({**other_state(), "scalar_mix_1.gamma": torch.zeros(2)}, r"'scalar_mix_1\.gamma': has shape \(2,\)"),
     ):
@@ -208,6 +210,21 @@ def test_states_that_do_not_fit_are_refused(files: tuple[str, str]) -> None:
     for unexpected in ("forward_layer_2", "scalar_mix_2"):
         with pytest.raises(RuntimeError, match=rf"Unexpected key.*{unexpected}"):
             layer.load_state_dict(more)
+
+
+def test_a_state_with_only_some_tensors(files: tuple[str, str]) -> None:
+    """As in AllenNLP, `strict` decides, and what is missing has AllenNLP's names and stays as it is, to the bit."""
+    layer = Elmo(*files, 2)
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    for some in ({}, {name: tensor for name, tensor in other_state().items() if "forward_layer_0.state" in name}):
+        found = layer.load_state_dict(some, strict=False)
+        assert sorted(found.missing_keys) == sorted(before.keys() - some.keys())
+        assert found.unexpected_keys == []
+        for name, tensor in layer.state_dict().items():
+            if name in some:
+                torch.testing.assert_close(tensor, some[name])
+            else:
+                assert torch.equal(tensor, before[name]), name
 
 
 # --- ElmoEmbedder

@@ -148,6 +148,11 @@ def rename_to_theirs(renames: Sequence[Rename], ours: Mapping[str, Numbers]) -> 
         yield their_name, _contiguous(layout.join([ours[name] for name in our_names]))
 
 
+def published_names(renames: Sequence[Rename], our_names: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """Return our names for each published name that ours stand for."""
+    return {their_name: names for their_name, names, _ in _matches(renames, our_names)}
+
+
 def superfluous(renames: Sequence[Rename], shapes: Mapping[str, object], their_names: Sequence[str]) -> list[str]:
     """Return the published names that fit a rename but no tensor of ours: the file has more than its options say."""
     wanted = {their_name for their_name, _, _ in _matches(renames, shapes)}

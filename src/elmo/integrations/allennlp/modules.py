@@ -18,7 +18,7 @@ from elmo.errors import ElmoError
 from elmo.formats.allennlp import encoder_renames, lstm_renames
 from elmo.formats.elmo import ids_of_words, load_pair
 from elmo.formats.model import Model, without_softmax
-from elmo.formats.renames import Rename, rename_to_ours, rename_to_theirs, require_shape
+from elmo.formats.renames import Rename, published_names, rename_to_ours, rename_to_theirs, require_shape
 from elmo.integrations.allennlp.boundaries import add_sentence_boundary_token_ids
 from elmo.nn import scalar_mix
 from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, run_directions, to_device
@@ -136,24 +136,34 @@ class _Renamed(nn.Module):
         return state
 
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride] - torch passes all by position
-        self, state_dict: dict[str, Tensor], prefix: str, *others: Any
+        self,
+        state_dict: dict[str, Tensor],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        *others: Any,
     ) -> None:
         """Translate AllenNLP's names. Torch calls this for each module of a larger one, before its submodules."""
-        shapes = {name: parameter.shape for name, parameter in self.named_parameters()}
-        given = {name for name in state_dict if name.startswith(prefix)}
+        parameters = dict(self.named_parameters())
         # A state that has any of our own names is not translated: earlier versions stored these.
-        if self._renames and given and not given & {prefix + name for name in shapes}:
+        if self._renames and not any(prefix + name in state_dict for name in parameters):
+            shapes: dict[str, tuple[int, ...]] = {}
+            for their_name, names in published_names(self._renames, parameters).items():
+                if prefix + their_name in state_dict:
+                    shapes.update((name, tuple(parameters[name].shape)) for name in names)
+                    continue
+                missing_keys.append(prefix + their_name)
+                # These parameters stay as they are. Torch, which would report our names of them, finds them here.
+                state_dict.update((prefix + name, parameters[name]) for name in names)
 
             def take(name: str, shape: tuple[int, ...]) -> Tensor:
-                where = f"state dict: '{prefix}{name}'"
-                if prefix + name not in state_dict:
-                    raise ElmoError(f"{where} is missing; is this the state of another model?")
-                require_shape(where, tuple(state_dict[prefix + name].shape), shape)
+                require_shape(f"state dict: '{prefix}{name}'", tuple(state_dict[prefix + name].shape), shape)
                 return state_dict.pop(prefix + name)
 
             ours = rename_to_ours(self._renames, shapes, take)
             state_dict.update((prefix + name, tensor) for name, tensor in ours.items())
-        super()._load_from_state_dict(state_dict, prefix, *others)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, *others)
 
 
 class ElmoCharacterEncoder(_Renamed):
