@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import io
@@ -211,6 +212,40 @@ def test_truncated_archives(share: float, kind: str, tmp_path: Path) -> None:
     assert formats.load(path).origin.startswith(f"archive: {path.name} holds")
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     assert_refused(path, path.name, "damaged or truncated" if kind == "tar.gz" and share else "not a complete one")
+
+
+@pytest.mark.parametrize("kind", ["", "gz", "bz2"])
+def test_tar_archives_and_their_bombs(kind: str, tmp_path: Path) -> None:
+    """A tar is read with and without compression, within the same limits."""
+    source, _, _ = make_nlpl.make_folder(tmp_path / "193")
+    path = tmp_path / f"model.tar{kind and '.'}{kind}"
+    with tarfile.open(path, f"w:{kind}") as archive:
+        archive.add(source, "193")
+    assert formats.load(path).origin.startswith(f"archive: {path.name} holds")
+    path.write_bytes(path.read_bytes()[:-2000] if kind else path.read_bytes()[:2000])
+    assert_refused(path, path.name, "damaged or truncated" if kind else "")
+    with tarfile.open(path, f"w:{kind}") as archive:
+        member = tarfile.TarInfo("../evil")
+        archive.addfile(member)
+    assert_refused(path, path.name, "would be written outside")
+    if kind:
+        member = tarfile.TarInfo("weights.th")
+        member.size = 100 << 20
+        with (bz2.open if kind == "bz2" else gzip.open)(path, "wb", compresslevel=1) as file:
+            file.write(member.tobuf())
+            for _ in range(100):
+                file.write(bytes(1 << 20))
+        assert_refused(path, path.name, "unpacks to more")
+
+
+def test_compressed_files_and_other_archives(folder: Path, tmp_path: Path) -> None:
+    weights = (folder / WEIGHTS_FILE).read_bytes()
+    for name, compress in (("w.hdf5.gz", gzip.compress), ("w.hdf5.bz2", bz2.compress), ("o.gz", gzip.compress)):
+        (tmp_path / name).write_bytes(compress(weights if "w" in name else b"{}"))
+        assert_refused(tmp_path / name, name, "is a compressed file", "unpack it first")
+    for name in ("model.tar.xz", "model.7z"):
+        (tmp_path / name).write_bytes(weights)
+        assert_refused(tmp_path / name, name, "files are not read; unpack it", ".tar.bz2 are read")
 
 
 def test_an_archive_by_macos(tmp_path: Path) -> None:

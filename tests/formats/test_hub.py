@@ -90,6 +90,8 @@ def test_files_of_every_format_are_fetched() -> None:
         "char.dic",
         "m.zip",
         "m.tar.gz",
+        "m.tar.bz2",
+        "m.tar",
     ]
     missing = [name for name in (*native.FILES, *others) if not any(fnmatch(name, each) for each in sources.HUB_FILES)]
     assert missing == []

@@ -1,4 +1,4 @@
-"""Safe temporary unpacking of zip and tar.gz archives.
+"""Safe temporary unpacking of archives: zip, tar, tar.gz and tar.bz2.
 
 Archives come from strangers. So the memory and disk space they take is bounded, and nothing is written outside a
 temporary folder.
@@ -6,6 +6,7 @@ temporary folder.
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import io
@@ -43,7 +44,13 @@ _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _FINDER = "__MACOSX"
 """A folder of metadata that macOS adds to its archives."""
 
-_GZIP = b"\x1f\x8b"
+_GZIP, _BZIP2 = b"\x1f\x8b", b"BZh"
+_TAR_MARK, _TAR_MARK_AT = b"ustar", 257
+"""What the first header of a tar contains, and where."""
+
+_HEADER = 512
+"""The size in bytes of a header in a tar."""
+
 _DAMAGE = (OSError, EOFError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 """What damaged archives raise. RuntimeError includes NotImplementedError, for compression that Python does not know."""
 
@@ -60,10 +67,27 @@ class _Entry(NamedTuple):
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is a zip archive or compressed with gzip."""
+    """Return whether a file is a zip or tar archive, or compressed with gzip or bzip2."""
     require_file(path)
     with path.open("rb") as file:
-        return file.read(2) == _GZIP or zipfile.is_zipfile(path)
+        start = file.read(_HEADER)
+    return start.startswith((_GZIP, _BZIP2)) or _is_plain_tar(start) or zipfile.is_zipfile(path)
+
+
+def _is_plain_tar(start: bytes) -> bool:
+    return start.startswith(_TAR_MARK, _TAR_MARK_AT)
+
+
+def _open_tar(path: Path) -> IO[bytes] | gzip.GzipFile | bz2.BZ2File:
+    """Open a tar, which may be compressed, so that reading gives the bytes of the tar itself.
+
+    The two ways of compression need little memory, whatever the file asks for. LZMA (`.tar.xz`) doesn't.
+    """
+    with path.open("rb") as file:
+        start = file.read(_HEADER)
+    if _is_plain_tar(start):
+        return path.open("rb")
+    return bz2.open(path) if start.startswith(_BZIP2) else gzip.open(path)
 
 
 @contextmanager
@@ -193,16 +217,29 @@ def _zip_entries(path: Path) -> Iterator[_Entry]:
 
 
 def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
+    with _open_tar(path) as unfolded:
+        _require_tar(path, unfolded.read(_HEADER))
     # A tar has no table and no size: only reading it shows how much it unpacks to.
-    with gzip.open(path) as unfolded:
+    with _open_tar(path) as unfolded:
         bounded = _Bounded(unfolded, limit)
         yield from _members(path, bounded)
-        while bounded.read(min(_BLOCK, bounded.left + 1)):  # reads to the end, where gzip verifies its checksum
+        # Reads to the end, where gzip and bzip2 verify their checksums.
+        while bounded.read(min(_BLOCK, bounded.left + 1)):
             pass
 
 
+def _require_tar(path: Path, header: bytes) -> None:
+    """Refuse a single compressed file, such as weights.hdf5.gz."""
+    try:
+        tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        raise ElmoError(
+            f"{path}: is a compressed file, not an archive of several; unpack it first (gunzip or bunzip2)"
+        ) from None
+
+
 def _members(path: Path, unfolded: _Bounded) -> Iterator[_Entry]:
-    # "r|" reads the archive as a stream, from start to end. The other modes go back and forth, through gzip again and
+    # "r|" reads the archive as a stream, from start to end. The other modes go back and forth, unpacking it again and
     # again.
     with tarfile.open(fileobj=unfolded, mode="r|", tarinfo=_ShortHeader) as archive:
         num_members = 0
@@ -246,7 +283,7 @@ class _TooMuchError(Exception):
 class _Bounded(io.BufferedIOBase):
     """A stream for `tarfile` that raises an error before more than `limit` bytes are read from it."""
 
-    def __init__(self, stream: IO[bytes] | gzip.GzipFile, limit: int) -> None:
+    def __init__(self, stream: IO[bytes] | gzip.GzipFile | bz2.BZ2File, limit: int) -> None:
         super().__init__()
         self._stream, self.left = stream, limit
 

@@ -44,6 +44,9 @@ last one takes the place of the second in one of a single direction that bilm-tf
 PARTS = (*BILM, "softmax", EMBEDDING)
 """The top-level names of an HDF5 file that show which parts of a model it contains."""
 
+_OTHER_ARCHIVES = (".xz", ".zst", ".7z", ".rar")
+"""The endings of archives and compressed files of kinds that are not read."""
+
 META = "meta.json"
 """The description that the NLPL repository puts next to every model, whatever its family."""
 
@@ -120,7 +123,7 @@ def _load_download(name: str, with_softmax: bool) -> Model:
 def _load_hub(name: str, with_softmax: bool) -> Model:
     """Read the model of a repository, from its files or from the only archive among them."""
     folder = fetch_from_hub(name)
-    archives = [*folder.glob("*.zip"), *folder.glob("*.tar.gz")]
+    archives = [path for kind in ("*.zip", "*.tar.gz", "*.tar.bz2", "*.tar") for path in folder.glob(kind)]
     with renaming(folder, name):  # a folder of the cache, with a hash for its name: nobody would know what it is
         # Next to the files of a model, an archive holds something else, such as the logs of the training.
         if len(archives) == 1 and not _has_model(folder):
@@ -181,6 +184,11 @@ def _load_file(path: Path, with_softmax: bool) -> Model:
             model.types = model.vocabulary_file = None  # they are in files that are about to be removed
         model.origin = f"archive: {path.name} holds {model.origin}"
         return model
+    if path.suffix in _OTHER_ARCHIVES:
+        raise ElmoError(
+            f"{path}: {path.suffix} files are not read; unpack it, and load what is in it (of archives, .zip, "
+            ".tar, .tar.gz and .tar.bz2 are read)"
+        )
     raise ElmoError(f"{path}: not a model, or not a complete one; expected {READS}")
 
 

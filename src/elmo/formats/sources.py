@@ -32,6 +32,8 @@ HUB_FILES = [
     "*.dic",
     "*.zip",
     "*.tar.gz",
+    "*.tar.bz2",
+    "*.tar",
 ]
 """The files that models consist of, in all the formats that we read."""
 
