@@ -217,6 +217,21 @@ def test_addresses_and_absent_files_are_refused(tmp_path: Path, monkeypatch: pyt
             elmo.Elmo(*files, 1)
 
 
+def test_home_directories_and_other_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AllenNLP expanded `~`, too. Of an address that would be taken for a path, one sentence says what to pass."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    make(tmp_path / "model")
+    assert elmo.load("~/model").width == elmo.Elmo(f"~/model/{OPTIONS_FILE}", f"~/model/{WEIGHTS_FILE}", 1).output_dim
+    for source, message in (
+        ("~/absent", r"absent: no such file or folder$"),
+        ("s3://bucket/model", r"^s3://bucket/model is an address .*; download it, and pass the path"),
+        ("file:///data/model", r"^file:///data/model is an address that can't be fetched; pass the path alone$"),
+        ("~nobody-of-this-name/model", r"there is no home directory for ~; pass the whole path$"),
+    ):
+        with pytest.raises(ElmoError, match=message):
+            elmo.load(source)
+
+
 def test_words_may_be_an_array(tmp_path: Path) -> None:
     layer, _ = make_layer(tmp_path, vocab_to_cache=np.array(VOCABULARY))
     assert layer.words is not None

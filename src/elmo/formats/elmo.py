@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -13,23 +12,20 @@ from huggingface_hub import ModelCard, ModelHubMixin
 from torch import Tensor
 
 from elmo.config import BOS, EOS
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, placing
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.card import CARD, model_card
-from elmo.formats.download import is_address
 from elmo.formats.files import checksum_of_weights
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import save_native
 from elmo.formats.published import DEFAULT, published_models
 from elmo.formats.recognize import load
-from elmo.formats.sources import fetch_pair
+from elmo.formats.sources import fetch_pair, refuse_address
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule, ElmoOptions
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.targets import alone_in, require_folder
 from elmo.text.characters import NUM_CHARACTERS, SHORTEST, encode_words, refuse_string
-
-_URL = re.compile(r"\w+://")
 
 
 class Elmo(ElmoModule, ModelHubMixin):
@@ -229,8 +225,8 @@ def load_pair(options_file: str | Path | None, weight_file: str | Path | None) -
     for name, value in pair:
         if value is None:
             raise ElmoError(f"{name}: is not given; pass the paths or addresses of the model's options and weights")
-        if _URL.match(str(value)) and not is_address(str(value)):
-            raise ElmoError(f"{name}: {value} is an address that can't be fetched; download it, and pass the path")
+        with placing(name):
+            refuse_address(value)
     options, weights = fetch_pair(*(str(value) for _, value in pair))
     return load_bilm(weights, options, with_softmax=False)
 

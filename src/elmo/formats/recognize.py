@@ -28,6 +28,7 @@ from elmo.formats.sources import (
     is_bundled,
     is_download,
     is_hub_name,
+    local_path,
     require_source,
 )
 from elmo.formats.tensorflow import find_checkpoint, indexes_in, load_tensorflow, prefix_of
@@ -90,7 +91,7 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
         return _load_bundled(str(source), with_softmax)
     if is_download(source):
         return _load_download(str(source), with_softmax)
-    path = Path(source)
+    path = local_path(source)
     # A checkpoint may be named by its prefix, which is the name of no file: `exists` comes only after it.
     if not path.is_dir() and (prefix := prefix_of(path)):
         return load_tensorflow(prefix, with_softmax=with_softmax)

@@ -16,6 +16,7 @@ BUNDLED_MODELS = {"en": "English"}
 """The models of the package, name to language."""
 
 _HUB_NAME = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[\w./-]+))?", re.ASCII)
+_OTHER_ADDRESS = re.compile(r"[A-Za-z][\w+.-]+://")
 HUB_FILES = [
     "README.md",
     "*.json",
@@ -56,6 +57,27 @@ def as_text(source: str | Path) -> str:
     """Return a string that means the same source: a path becomes absolute, since `en` alone would be the package's."""
     require_source(source)
     return source if isinstance(source, str) else str(Path(source).absolute())
+
+
+def refuse_address(source: str | Path) -> None:
+    """Raise an ElmoError for an address that is not fetched, such as `s3://…`, which would be taken for a path."""
+    if _OTHER_ADDRESS.match(str(source)) and not is_address(str(source)):
+        is_file = str(source).lower().startswith("file:")
+        advice = "pass the path alone" if is_file else "download it, and pass the path"
+        raise ElmoError(f"{source} is an address that can't be fetched; {advice}")
+
+
+def local_path(source: str | Path) -> Path:
+    """Return the path that `source` is, with the user's home directory for `~`.
+
+    Raises:
+        ElmoError: If it is an address, or there is no such home directory.
+    """
+    refuse_address(source)
+    try:
+        return Path(source).expanduser()
+    except RuntimeError:
+        raise ElmoError(f"{source}: there is no home directory for ~; pass the whole path") from None
 
 
 def bundled_folder(name: str) -> Path:
@@ -165,7 +187,7 @@ def fetch_pair(options: str | Path, weights: str | Path) -> tuple[Path, Path]:
     given = {OPTIONS: options, WEIGHTS: weights}
     files = {file: each for file, each in given.items() if isinstance(each, str) and is_address(each)}
     if not files:
-        return Path(options), Path(weights)
+        return local_path(options), local_path(weights)
     address = list(files.values())[-1]
     model = find_by_address(address)
     # A published model has one copy, however it is asked for. The same weights may be given with several options.
@@ -176,7 +198,7 @@ def fetch_pair(options: str | Path, weights: str | Path) -> tuple[Path, Path]:
     else:
         name = f"{address}#{files[OPTIONS]}"
     folder = fetch(name, files)
-    paths = [folder / file if file in files else Path(each) for file, each in given.items()]
+    paths = [folder / file if file in files else local_path(each) for file, each in given.items()]
     return paths[0], paths[1]
 
 
