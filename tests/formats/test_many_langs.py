@@ -217,6 +217,16 @@ def test_other_kinds_of_encoders_are_refused_by_name(section: str, name: str | N
     assert_refused(tmp_path, SETTINGS_FILE, section, repr(name))
 
 
+def test_a_model_of_words_alone_is_refused_by_name(tmp_path: Path) -> None:
+    make(tmp_path)
+    path = tmp_path / "token_embedder.pkl"
+    state = torch.load(path, weights_only=True)
+    kept = {name: tensor for name, tensor in state.items() if not name.startswith(("char_emb", "convolutions"))}
+    assert any(name.startswith("word_emb") for name in kept)
+    torch.save(kept, path)
+    assert_refused(tmp_path, "token_embedder.pkl", "has no characters (char_dim 0)")
+
+
 @pytest.mark.parametrize("key", ["encoder__cell_clip", "token_embedder__activation"])
 def test_settings_that_make_no_sense(key: str, tmp_path: Path) -> None:
     make(tmp_path)

@@ -155,6 +155,10 @@ def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], 
             raise ElmoError(f"{where}: {key} is {shown(name)}; only {known!r} can be read (docs/formats.md says why)")
     if "char_lstm.weight_ih_l0" in stored:
         raise ElmoError(f"{path}: its token embedder is 'lstm'; only 'cnn' can be read (docs/formats.md says why)")
+    if _WORD_ROWS in stored and not {_CHARACTER_ROWS, "convolutions.0.weight"} & stored.keys():
+        raise ElmoError(
+            f"{path}: its token embedder has no characters (char_dim 0); only models that read characters can be read"
+        )
     char_cnn, lstm = infer_sizes(path, stored, "convolutions.{}.weight", "highways._layers.{}.weight", "")
     dim = require_dimensions(path, stored, _CHARACTER_ROWS, 2)[1]
     facts = DEFAULT | {key: value for key, value in {**tokens, **encoder}.items() if key in DEFAULT}
