@@ -246,3 +246,9 @@ def test_inputs_may_be_none_if_all_words_are_known(tmp_path: Path) -> None:
     numbers[0, 0] = len(VOCABULARY)
     with pytest.raises(ElmoError, match=r"^inputs: are None, but not all of word_inputs are known words"):
         layer(None, numbers)
+
+
+def test_batches_may_be_generators() -> None:
+    batch = [["A", "play"], ["so"]]
+    found = elmo.batch_to_ids(iter(sentence) for sentence in batch)
+    assert torch.equal(found, elmo.batch_to_ids(batch))

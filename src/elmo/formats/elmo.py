@@ -261,11 +261,11 @@ def ids_of_words(model: Model, words: Sequence[str] | None) -> Tensor | None:
     return torch.from_numpy(model.to_ids([*words, BOS, EOS]))
 
 
-def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARACTERS) -> Tensor:
+def batch_to_ids(batch: Iterable[Iterable[str]], max_characters: int = NUM_CHARACTERS) -> Tensor:
     """Convert tokenized sentences to character ids, with the name and the result of AllenNLP's function.
 
     Args:
-        batch: B sentences, each a list of tokens.
+        batch: B sentences, each a list of tokens, or generators of these.
         max_characters: The number of ids per token, C. Longer tokens are cut.
 
     Returns:
@@ -281,9 +281,12 @@ def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARA
     """
     if max_characters < SHORTEST:
         raise ElmoError(f"max_characters: {max_characters} has no room for a character; use {SHORTEST} or more")
-    longest = max((len(sentence) for sentence in batch), default=0)
-    ids = np.zeros((len(batch), longest, max_characters), dtype=np.int64)
-    for row, sentence in enumerate(batch):
-        refuse_string(sentence, row)
+    sentences: list[list[str]] = []
+    for number, sentence in enumerate(batch):
+        refuse_string(sentence, number)
+        sentences.append(list(sentence))
+    longest = max(map(len, sentences), default=0)
+    ids = np.zeros((len(sentences), longest, max_characters), dtype=np.int64)
+    for row, sentence in enumerate(sentences):
         ids[row, : len(sentence)] = encode_words(sentence, max_characters)
     return torch.from_numpy(ids)
