@@ -317,6 +317,8 @@ def test_bad_arguments_of_the_embedder_are_refused(files: tuple[str, str]) -> No
     for call, message in (
         (lambda: ElmoEmbedder(files[0]), "weight_file: is not given; pass the paths or addresses"),
         (lambda: ElmoEmbedder(files[0], "s3://bucket/w.hdf5"), r"weight_file: s3://bucket/w\.hdf5 is an address"),
+        (lambda: ElmoEmbedder(*files, cuda_device=None), "cuda_device: expected the number of a GPU, .* found None"),
+        (lambda: ElmoEmbedder(*files, cuda_device="0"), "cuda_device: expected the number of a GPU, .* found '0'"),
         (lambda: list(embedder.embed_sentences([["A"]], batch_size=0)), "batch_size: 0 is not positive"),
         (lambda: embedder.embed_batch(["A sentence"]), "found a string"),
         (lambda: embedder.embed_sentence("A sentence"), "found a string"),

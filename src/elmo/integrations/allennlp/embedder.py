@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, tee
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from elmo.formats.elmo import load_pair, or_default
 from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.nn.devices import find_device
-from elmo.schema import require_choice, require_positive
+from elmo.schema import require_choice, require_positive, shown
 from elmo.targets import require_file_target
 
 Array = NDArray[np.float32]
@@ -118,6 +119,10 @@ class ElmoEmbedder:
         weight_file: str | Path | None = None,
         cuda_device: int = -1,
     ) -> None:
+        if not isinstance(cuda_device, Integral):
+            raise ElmoError(
+                f"cuda_device: expected the number of a GPU, or -1 for the processor, found {shown(cuda_device)}"
+            )
         self.cuda_device = cuda_device
         self.stateful = True
         self._device = find_device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
