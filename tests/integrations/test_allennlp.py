@@ -402,14 +402,26 @@ def test_sentences_as_keys(files: tuple[str, str], folder: Path) -> None:
     assert content["Hi and / or so"].shape == (3, 5, 12)
 
 
-@pytest.mark.parametrize("line", ["Hi", ".", "Hi/there", "a\0b", ""])
+def test_a_text_is_closed_when_it_is_embedded(files: tuple[str, str], folder: Path) -> None:
+    text = io.StringIO("A play .\n")
+    ElmoEmbedder(*files).embed_file(text, folder / "vectors.h5")
+    assert text.closed
+
+
+@pytest.mark.parametrize("line", [".", "Hi/there", "a\0b", ""])
 def test_lines_that_cannot_be_keys(line: str, files: tuple[str, str], folder: Path) -> None:
-    """Lines that can't be names of HDF5, or are repeated, are refused, and an existing file stays as it was."""
+    """Lines that can't be names of HDF5 are refused, and an existing file stays as it was."""
     (folder / "vectors.h5").write_text("before")
     with pytest.raises(ElmoError, match=r"vectors\.h5: line 2 can't be a name.*leave out use_sentence_keys"):
         embed_text(files, folder / "vectors.h5", f"Hi\n{line}\n", use_sentence_keys=True)
     assert (folder / "vectors.h5").read_text() == "before"
     assert len(list(folder.iterdir())) == 1
+
+
+def test_repeated_lines_cannot_be_keys(files: tuple[str, str], folder: Path) -> None:
+    with pytest.raises(ElmoError, match=r"vectors\.h5: line 3 repeats an earlier line,.*leave out use_sentence_keys"):
+        embed_text(files, folder / "vectors.h5", "Hi\nso\nHi\n", use_sentence_keys=True)
+    assert not list(folder.iterdir())
 
 
 def test_bad_arguments_of_embed_file_are_refused(files: tuple[str, str], folder: Path) -> None:

@@ -187,7 +187,7 @@ class ElmoEmbedder:
 
         Args:
             input_file: Lines, one sentence each, with tokens separated by spaces. A blank line is an entry without
-                tokens.
+                tokens. If it is a file, it is closed at the end.
             output_file_path: The file to write. An existing file is replaced.
             output_format: `"all"` for data sets (L+1, T, D), `"top"` or `"average"` for (T, D).
             batch_size: Number of sentences in a batch.
@@ -207,6 +207,9 @@ class ElmoEmbedder:
         vectors = self.embed_sentences(map(str.split, again), batch_size)
         entries = zip(lines, map(_FORMATS[output_format], vectors), strict=True)
         write_all({path: lambda part: _write(part, path, entries, not forget_sentences, use_sentence_keys)})
+        close: Callable[[], object] | None = getattr(input_file, "close", None)
+        if close is not None:
+            close()
 
 
 def _write(part: Path, path: Path, entries: Iterable[tuple[str, Array]], with_index: bool, by_line: bool) -> None:
@@ -215,6 +218,11 @@ def _write(part: Path, path: Path, entries: Iterable[tuple[str, Array]], with_in
     with new_hdf5(part) as add:
         for number, (line, vectors) in enumerate(entries):
             key = line if by_line else str(number)
+            if by_line and line in index:
+                raise ElmoError(
+                    f"{path}: line {number + 1} repeats an earlier line, and a name can stand for one line only; leave "
+                    "out use_sentence_keys"
+                )
             if not key or "\0" in key:
                 raise _no_name(path, number, "empty, or with a zero character")
             try:
