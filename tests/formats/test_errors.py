@@ -204,6 +204,21 @@ def test_options_that_contradict_the_file_or_make_no_sense(
     assert_refused(folder, *parts)
 
 
+def test_null_highways_are_none(tmp_path: Path) -> None:
+    """bilm-tf takes null and 0 for the same."""
+    folder = make(tmp_path / "model", "no_highway")[0]
+    options = json.loads((folder / OPTIONS_FILE).read_text())
+    options["char_cnn"]["n_highway"] = None
+    (folder / OPTIONS_FILE).write_text(json.dumps(options))
+    assert formats.load(folder).config.char_cnn.n_highway == 0
+
+
+def test_options_of_another_name(folder: Path) -> None:
+    (folder / OPTIONS_FILE).rename(folder / "settings.json")
+    assert_refused(folder, "contains weights but no options.json", "rename them to options.json")
+    assert_refused(folder / WEIGHTS_FILE, "there is no options.json", "rename the options to options.json")
+
+
 @pytest.mark.parametrize("text", ["[]", "3", '"options"', "null"])
 def test_options_that_are_no_mapping(text: str, folder: Path) -> None:
     (folder / OPTIONS_FILE).write_text(text, encoding="utf-8")

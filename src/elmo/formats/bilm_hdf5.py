@@ -343,6 +343,8 @@ def read_options(path: Path) -> dict[str, Any]:
     values = read_json(path)
     if not isinstance(values, dict) or not isinstance(values.get("char_cnn"), dict):
         raise ElmoError(f"{path}: key 'char_cnn' is missing; these are not the options of a character-based biLM")
+    if values["char_cnn"].get("n_highway", 0) is None:
+        values["char_cnn"]["n_highway"] = 0  # to bilm-tf, null means none
     return cast("dict[str, Any]", values)
 
 

@@ -164,7 +164,10 @@ def _load_folder(folder: Path, with_softmax: bool, *, is_named: bool = True) -> 
         allennlp.refuse_training_folder(folder)
         return load_native(folder, is_named=is_named, with_softmax=with_softmax)  # says what is missing
     if _hdf5_files(folder):
-        raise ElmoError(f"{folder}: contains weights but no {OPTIONS}, which gives their sizes; add the options")
+        raise ElmoError(
+            f"{folder}: contains weights but no {OPTIONS}, which gives their sizes; add the options, or rename them to "
+            f"{OPTIONS} if they have another name (or to x_{OPTIONS} for weights x_weights.hdf5)"
+        )
     raise ElmoError(f"{folder}: contains no model; expected {READS}")
 
 
@@ -295,4 +298,7 @@ def _options_beside(weights: Path) -> Path:
     found = [path for path in weights.parent.glob("*options*.json") if path.name[0] != "." and path.exists()]
     if len(found) == 1 and len(_weight_files(weights.parent)) == 1:
         return found[0]
-    raise ElmoError(f"{weights}: there is no {OPTIONS} in the same folder, which gives the model's sizes; add it there")
+    raise ElmoError(
+        f"{weights}: there is no {OPTIONS} in the same folder, which gives the model's sizes; add it there, or rename "
+        f"the options to {OPTIONS} if they have another name"
+    )
