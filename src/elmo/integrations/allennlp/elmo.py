@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from numbers import Real
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -302,7 +301,7 @@ def _converted(name: str, key: str, value: object, default: object) -> object:
         return value
     if kind is bool and isinstance(value, str | int) and value in _BOOLEANS:
         return _BOOLEANS[value]
-    if kind is not bool and isinstance(value, str | Real) and not isinstance(value, bool):
+    if kind is not bool and isinstance(value, str | int | float) and not isinstance(value, bool):
         with suppress(ValueError, OverflowError):  # of "many", or infinity
             if (number := kind(value)) == value or isinstance(value, str):
                 return number
