@@ -419,9 +419,11 @@ def test_lines_that_cannot_be_keys(line: str, files: tuple[str, str], folder: Pa
 
 
 def test_repeated_lines_cannot_be_keys(files: tuple[str, str], folder: Path) -> None:
+    (folder / "vectors.h5").write_text("before")
     with pytest.raises(ElmoError, match=r"vectors\.h5: line 3 repeats an earlier line,.*leave out use_sentence_keys"):
         embed_text(files, folder / "vectors.h5", "Hi\nso\nHi\n", use_sentence_keys=True)
-    assert not list(folder.iterdir())
+    assert (folder / "vectors.h5").read_text() == "before"
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_bad_arguments_of_embed_file_are_refused(files: tuple[str, str], folder: Path) -> None:

@@ -230,6 +230,8 @@ def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
 
 def _require_tar(path: Path, header: bytes) -> None:
     """Refuse a single compressed file, such as weights.hdf5.gz."""
+    if not header.strip(b"\0"):  # zeros end a tar, here before its first file
+        return
     try:
         tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
     except tarfile.HeaderError:
