@@ -209,6 +209,12 @@ def test_a_sentence_without_tokens_is_left_out(trained: str) -> None:
     assert found == run("task", "predict", "run", "-", text="w0 in Espoo w4\n")
 
 
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_text_without_a_sentence_has_no_predictions(trained: str, text: str, run_main: RunMain) -> None:
+    Path("blank.txt").write_text(text)
+    assert run_main(["task", "predict", "run", "blank.txt"]) == (2, "", "elmo: blank.txt: holds no text\n")
+
+
 def test_evaluate_can_read_files_with_other_columns(trained: str) -> None:
     lines = Path("text.conll").read_text().splitlines()
     Path("numbered.conll").write_text("\n".join(line and f"{number}\t{line}" for number, line in enumerate(lines)))

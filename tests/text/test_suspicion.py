@@ -83,8 +83,10 @@ def test_comments_of_conllu_are_no_lines_of_text() -> None:
         "\n".join(["word " * 27] * 30),  # too long for lines that are wrapped for reading
         "\n".join(["MKVLAGGH" * 20] * 30),  # proteins
         "\n".join(["He came home. She left the house!"] * 30),
+        "\n".join(["וַיֹּאמֶר אֱלֹהִים יְהִי אוֹר׃", "וַיְהִי אוֹר׃ וַיַּרְא אֱלֹהִים׃"] * 15),
+        "\n".join(["धर्मक्षेत्रे कुरुक्षेत्रे समवेता युयुत्सवः ॥"] * 30),
     ],
-    ids=["long lines", "proteins", "two sentences"],
+    ids=["long lines", "proteins", "two sentences", "Hebrew", "Sanskrit"],
 )
 def test_long_lines_and_proteins_are_ordinary(text: str) -> None:
     assert note_on_layout(text, "sentences") is None

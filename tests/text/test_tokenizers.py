@@ -337,6 +337,7 @@ def test_a_list_is_no_paragraph() -> None:
         ["1. Introduction is here.", "2. More in 1999.", "The end"],
         ["What?!", "“Nothing.”", "¿Qué?", "Sí…", "He asked why? and left."],
         ["क्या है।", "वह गया।"],
+        ["וַיְהִי אוֹר׃", "וַיַּרְא אֱלֹהִים׃"],
         ["اب کیا ہے؟", "وہ گیا۔"],
         ["Ça va?", "Élan vital.", "Что?", "Это всё."],
         ["„Das ist gut.“", "»Ja?«", "«Nein!»", "Er ging."],

@@ -362,13 +362,17 @@ def predict(
         raise ElmoError(f"{file}: matches {len(others) + 1} files; name only one")
     trained = load(run, device=device)
     found = read_unanswered(trained, path, layout or layout_of(trained.task, path), encoding, tokenizer, language)
+    num_examples = 0
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
     for chunk in in_chunks(found, trained.task.length, CHUNK, CHUNK_TOKENS):
+        num_examples += len(chunk)
         for example, prediction in zip(chunk, trained.predict(chunk), strict=True):
             if as_json:
                 click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
             else:
                 click.echo(trained.task.as_text(example, prediction), nl=False)
+    if not num_examples:
+        raise ElmoError(f"{path}: holds no text")
 
 
 def _settings(task: Task[Any, Any, Any], overrides: Sequence[str], others: Sequence[str]) -> dict[str, object]:

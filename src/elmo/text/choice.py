@@ -38,8 +38,8 @@ ENOUGH_TOKENS = 100
 MOST_TOKENS = 10_000
 """How many tokens of a text in memory are looked at."""
 
-_ATTACHED = re.compile(r"[^\W\d_][,;:!?،؛؟](?=\s)|[^\W\d_]\.[\"'“”’»)]*(?=\n|\Z)|\S[，。！？、；।]")
-_DETACHED = re.compile(r"(?<!\S)[,;:!?.،؛؟，。！？、；।](?!\S)")
+_ATTACHED = re.compile(r"[^\W\d_][,;:!?،؛؟](?=\s)|[^\W\d_]\.[\"'“”’»)]*(?=\n|\Z)|\S[，。！？、；।॥\u05c3]")
+_DETACHED = re.compile(r"(?<!\S)[,;:!?.،؛؟，。！？、；।॥\u05c3](?!\S)")
 
 
 def looks_tokenized(text: str) -> bool | None:

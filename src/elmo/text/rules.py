@@ -125,14 +125,14 @@ _JOINERS = f"\u200c{_JOINER}\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 """The letters of which two are the flag of a country."""
 
-_MARKS = ".!?…؟।॥۔։።፧།\u037e"
+MARKS = ".!?…؟।॥۔։።፧།\u037e\u05c3"
 """Marks that end a sentence in English and, in this order, in Arabic, Hindi, Sanskrit, Urdu, Armenian, Amharic (two),
-Tibetan and Greek."""
+Tibetan, Greek and Hebrew (the sof pasuq of the Bible)."""
 
-_FULL_STOPS = "。！？｡។៕။"
+FULL_STOPS = "。！？｡។៕။"
 """Marks that end a sentence in Chinese, Japanese, Khmer and Burmese, also if no space follows."""
 
-_BOUNDARY = rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[{_FULL_STOPS}]+[{_CLOSING_ANYWHERE}]*\s*"
+_BOUNDARY = rf"(?<![{MARKS}])[{MARKS}]++[{_CLOSING}]*\s+|[{FULL_STOPS}]+[{_CLOSING_ANYWHERE}]*\s*"
 _OPENING = f"\"'`“”„‘’‚«»‹›([{{¿¡「『（【《—–- {_INVISIBLE}"
 _LAST_WORD = rf"(?:{_WORD}|\.(?={_WORD}))*\Z"
 _LONGEST_ABBREVIATION = 12

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from elmo.text.rules import FULL_STOPS, MARKS
+
 FEWEST_LINES = 20
 """With fewer lines, their lengths and ends say little."""
 
@@ -19,7 +21,7 @@ _WORD_LINE = re.compile(r"\d+(?:[-.]\d+)?(?:\t[^\t]*){9}")
 _JSON_LINE = re.compile(r"\s*\{.*\}\s*")
 _SPAN_TAG = r"(?:O|[BIESLU]-\S+)"
 _TAGGED_LINE = re.compile(rf"\S+(?:\t\S+)*\t(?:{_SPAN_TAG}|[A-Z]{{1,7}}\$?)|\S+(?: \S+)* {_SPAN_TAG}")
-_END = re.compile(r"[.!?…:。！？।؟][\"'”’»)\]]*(?:\s*</S>)?\s*\Z")
+_END = re.compile(rf"[:{MARKS}{FULL_STOPS}][\"'”’»)\]]*(?:\s*</S>)?\s*\Z")
 _INNER_END = re.compile(r"[^\W\d_]{2} ?[.!?][\"'”’»)\]]*\s+[\"'“‘«(]*([^\W\d_])")
 
 

@@ -96,7 +96,7 @@ def test_plain_columns_are_split_at_tabs_or_spaces(tmp_path: Path) -> None:
         (SENTENCE.replace("\n4\t", "\n5\t"), None, "line 8: the word has the number 5; expected 4"),
         (SENTENCE.replace("Haus\tHaus", "Haus\t "), None, "line 6: column lemma is empty; CoNLL-U has _"),
         (SENTENCE.replace("\n4\t", f"\n{'9' * 5000}\t"), None, "line 8: the word has the number 9+; expected 4"),
-        ("a N\nb\n", ("form", "xpos"), r"line 2: has 1 columns, but the recipe names 2 \(columns: form, xpos\)"),
+        ("a N\nb\n", ("form", "xpos"), r"line 2: has 1 column, but the recipe names 2 \(columns: form, xpos\); a"),
         ("a\t\n", ("form", "xpos"), "line 1: column xpos is empty"),
     ],
 )

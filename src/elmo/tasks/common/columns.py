@@ -11,6 +11,7 @@ from elmo.errors import ElmoError
 from elmo.text.columns import DOCUMENT, read_paragraphs, split_columns
 from elmo.text.conllu import CONLLU, EMPTY, split_word
 from elmo.text.tokenizers import Tokenizer, locate
+from elmo.wording import counted
 
 Line = tuple[str, ...]
 """The columns of a line. A line that holds no word is a single column."""
@@ -150,7 +151,8 @@ def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> Column
             continue
         if len(columns) != len(names):
             raise ElmoError(
-                f"{where}: has {len(columns)} columns, but the recipe names {len(names)} (columns: {', '.join(names)})"
+                f"{where}: has {counted(len(columns), 'column')}, but the recipe names {len(names)} (columns: "
+                f"{', '.join(names)}); a line that is no word, such as <s>, has to be left out"
             )
         if not all(columns):
             raise ElmoError(f"{where}: column {names[columns.index('')]} is empty")
