@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, settings
 
 from bridge import make_config
 from commands import run_main
+from elmo import formats
 from elmo.config import BiLMConfig
+from elmo.embed import Embedder
 from levels import level
 from make_bilm_hdf5 import make
 
@@ -80,6 +82,12 @@ def seeded() -> None:
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a small random model in the format of AllenNLP."""
     return make(tmp_path_factory.mktemp("model"))[0]
+
+
+@pytest.fixture(scope="module")
+def model(model_folder: Path) -> Embedder:
+    """Return the model in this folder, which embeds."""
+    return Embedder(formats.load(model_folder))
 
 
 @pytest.fixture

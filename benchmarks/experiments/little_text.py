@@ -8,8 +8,8 @@ Started again, the script skips what is finished, and continues what was stopped
 For each set it makes the biLM first (`elmo task text`, `elmo prepare`, `elmo pretrain`), unless the plan names one that
 exists. Then it trains the tagger from several seeds, without the biLM and with it. `--kinds static` trains it without
 the biLM, but with static vectors of the biLM's text (`elmo static`). Each step is a command of `elmo` and is printed. A
-record of each remains, from which `pages/little_text.py` writes its page. A seed of a tagger that
-is recorded is not trained again. A biLM is only trained again if its folder is gone.
+record of each remains, from which `pages/little_text.py` writes its page. A seed of a tagger that is recorded is not
+trained again. A biLM is only trained again if its folder is gone.
 """
 
 from __future__ import annotations

@@ -1,19 +1,12 @@
-"""A small model that embeds, and writers that commit nothing before the end."""
+"""Writers that commit nothing before the end."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
-from elmo import formats
-from elmo.embed import Embedder, writers
-
-
-@pytest.fixture(scope="module")
-def model(model_folder: Path) -> Embedder:
-    return Embedder(formats.load(model_folder))
+from elmo.embed import writers
 
 
 @pytest.fixture

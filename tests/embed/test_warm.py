@@ -28,8 +28,8 @@ TEXT = [["They", "saw", "a", "play", "."], ["Fußball"], [], ["x" * 80, "", "<S>
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> formats.Model:
-    model = formats.load(make(tmp_path_factory.mktemp("model"))[0])
+def loaded(model_folder: Path) -> formats.Model:
+    model = formats.load(model_folder)
     model.warm_state = mean_state(model, TEXT)
     return model
 

@@ -217,10 +217,10 @@ def _zip_entries(path: Path) -> Iterator[_Entry]:
 
 
 def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
-    with _open_tar(path) as unfolded:
-        _require_tar(path, unfolded.read(_HEADER))
     # A tar has no table and no size: only reading it shows how much it unpacks to.
     with _open_tar(path) as unfolded:
+        _require_tar(path, unfolded.read(_HEADER))
+        unfolded.seek(0)
         bounded = _Bounded(unfolded, limit)
         yield from _members(path, bounded)
         # Reads to the end, where gzip and bzip2 verify their checksums.

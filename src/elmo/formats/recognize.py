@@ -21,6 +21,7 @@ from elmo.formats.many_langs import load_many_langs
 from elmo.formats.model import Model
 from elmo.formats.native import load_native
 from elmo.formats.sources import (
+    ARCHIVES,
     BUNDLED_MODELS,
     bundled_folder,
     fetch_from_hub,
@@ -124,7 +125,7 @@ def _load_download(name: str, with_softmax: bool) -> Model:
 def _load_hub(name: str, with_softmax: bool) -> Model:
     """Read the model of a repository, from its files or from the only archive among them."""
     folder = fetch_from_hub(name)
-    archives = [path for kind in ("*.zip", "*.tar.gz", "*.tar.bz2", "*.tar") for path in folder.glob(kind)]
+    archives = [path for kind in ARCHIVES for path in folder.glob(kind)]
     with renaming(folder, name):  # a folder of the cache, with a hash for its name: nobody would know what it is
         # Next to the files of a model, an archive holds something else, such as the logs of the training.
         if len(archives) == 1 and not _has_model(folder):

@@ -17,6 +17,9 @@ BUNDLED_MODELS = {"en": "English"}
 
 _HUB_NAME = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[\w./-]+))?", re.ASCII)
 _OTHER_ADDRESS = re.compile(r"[A-Za-z][\w+.-]+://")
+ARCHIVES = ["*.zip", "*.tar.gz", "*.tar.bz2", "*.tar"]
+"""The names of archives that are read."""
+
 HUB_FILES = [
     "README.md",
     "*.json",
@@ -31,10 +34,7 @@ HUB_FILES = [
     "*.th",
     "*.pkl",
     "*.dic",
-    "*.zip",
-    "*.tar.gz",
-    "*.tar.bz2",
-    "*.tar",
+    *ARCHIVES,
 ]
 """The files that models consist of, in all the formats that we read."""
 
