@@ -9,6 +9,7 @@ import re
 import sys
 import tarfile
 import threading
+import tracemalloc
 from functools import partial
 from importlib.util import find_spec
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
 from elmo.text import decoding, reading
-from elmo.text.decoding import read_lines
+from elmo.text.decoding import read_blocks, read_lines
 from elmo.text.reading import Reading, expand, read_sentences, read_some
 
 TEXT = "Dies ist ein Satz .\n\nÄpfel\u2028und\x0bBirnen\x85 \n语言\n"
@@ -193,6 +194,30 @@ def test_a_damaged_second_stream_is_not_dropped(tmp_path):
     (tmp_path / "a.xz").write_bytes(data + b"\0" + data[1:])
     with pytest.raises(ElmoError, match=r"a\.xz: .*damaged"):
         list(read_lines(str(tmp_path / "a.xz")))
+
+
+@pytest.mark.parametrize("suffix", [".xz", ".zst"])
+def test_a_small_file_that_decompresses_to_much_is_read_in_constant_memory(tmp_path, suffix):
+    """A kilobyte of either format can stand for tens of megabytes."""
+    num_lines = 100_000_000
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(COMPRESSIONS[suffix](b"\n" * num_lines))
+    tracemalloc.start()
+    try:
+        assert sum(block.count("\n") + 1 for block in read_blocks(path)) == num_lines
+        assert tracemalloc.get_traced_memory()[1] < num_lines / 2
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_line_that_is_too_long_for_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoding, "LONGEST_LINE", 3 * decoding.BLOCK_SIZE)
+    path = tmp_path / "text"
+    path.write_text("a\nb\n" + "c" * 3 * decoding.BLOCK_SIZE + "\nd\n")
+    assert sum(1 for _ in read_lines(path)) == 4
+    path.write_text("a\nb\n" + "c" * 5 * decoding.BLOCK_SIZE + "\nd\n")
+    with pytest.raises(ElmoError, match=r"text, line 3: longer than 786,432 characters; is it text"):
+        list(read_lines(path))
 
 
 def test_zstandard_is_not_installed(tmp_path, monkeypatch):

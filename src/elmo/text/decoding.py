@@ -13,6 +13,9 @@ from elmo.text.opening import STDIN, open_text
 BLOCK_SIZE = 1 << 18
 """The size of the blocks that are read: in bytes, or in characters where blocks are made of wrapped paragraphs."""
 
+LONGEST_LINE = 1 << 27
+"""In characters: the longest line that is read. Corpora such as text8, of 100 million characters, are one line."""
+
 NUL_SHARE = 0.1
 """With a larger share of NUL at its beginning, a file is no text. In UTF-16, NUL is every second byte of Latin letters,
 and text from the web has a stray one here and there."""
@@ -71,6 +74,7 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
     # The pieces of a line that has not ended yet. They are joined only once: adding to a string would copy a very long
     # line again for each block.
     parts: list[str] = []
+    num_lines = length = 0  # of the lines before, and of the parts in characters
     is_first = is_one_line = True
     for data in _read_bytes(str(path), advance):
         if is_first and (what := describe_non_text(data)):
@@ -90,8 +94,15 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
         if newline:
             yield "".join((*parts, lines, newline)).replace("\r\n", "\n")[:-1]
             parts.clear()
+            num_lines, length = num_lines + lines.count("\n") + 1, 0
             is_one_line = False
         parts.append(rest)
+        length += len(rest)
+        if length > LONGEST_LINE:
+            raise ElmoError(
+                f"{shown_name(path)}, line {num_lines + 1}: longer than {LONGEST_LINE:,} characters; is it text? If it "
+                "is, break the line, for instance by 'fold -s -w 10000'"
+            )
     if last := "".join(parts):
         last = last.removesuffix("\r")
         yield last.replace("\r", "\n") if is_one_line else last

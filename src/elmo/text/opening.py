@@ -20,6 +20,9 @@ STDIN = "-"
 COMPRESSED = (".gz", ".xz", ".zst")
 """The endings of the names of compressed files, in lower case."""
 
+_PIECE = 1 << 8
+"""How many compressed bytes are decompressed at a time: few, as they may stand for 30,000 times as many."""
+
 
 def kind_by_name(path: str | Path) -> str:
     """Return the ending of a file's name in lower case, without that of its compression: ".txt" for "a.TXT.gz"."""
@@ -119,26 +122,38 @@ class _Frames:
         self._file, self._new_frame, self._padding = file, new_frame, padding
         self._frame: Any = None
         self._is_first = True
+        self._ready = io.BytesIO()  # what is decompressed and not yet read
 
     def read(self, size: int) -> bytes:
-        """Read about `size` decompressed bytes; no bytes at the end of the file.
+        """Read `size` decompressed bytes: fewer before the end of the file, and none at it.
 
         Raises:
             EOFError: If the file ends inside a frame.
         """
         parts: list[bytes] = []
-        # A frame says nothing of its size, so compressed bytes are taken in small pieces until there is enough.
-        while sum(map(len, parts)) < size and (data := self._file.read(1 << 13)):
-            while data:
-                if self._frame is None:
-                    if not self._is_first and not (data := data.lstrip(self._padding)):
-                        break
-                    self._frame, self._is_first = self._new_frame(), False
-                parts.append(self._frame.decompress(data))
-                data = b""
-                if self._frame.eof:  # another frame may follow, as in the output of parallel compressors
-                    data, self._frame = self._frame.unused_data, None
+        missing = size
+        while missing:
+            if part := self._ready.read(missing):
+                parts.append(part)
+                missing -= len(part)
+            elif data := self._file.read(_PIECE):
+                self._ready = io.BytesIO(self._decompress(data))
+            else:
+                break
         text = b"".join(parts)
         if not text and self._frame is not None:
             raise EOFError("the last frame does not end")
         return text
+
+    def _decompress(self, data: bytes) -> bytes:
+        parts: list[bytes] = []
+        while data:
+            if self._frame is None:
+                if not self._is_first and not (data := data.lstrip(self._padding)):
+                    break
+                self._frame, self._is_first = self._new_frame(), False
+            parts.append(self._frame.decompress(data))
+            data = b""
+            if self._frame.eof:  # another frame may follow, as in the output of parallel compressors
+                data, self._frame = self._frame.unused_data, None
+        return b"".join(parts)
