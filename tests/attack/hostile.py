@@ -244,6 +244,13 @@ def _tar_with_pax_headers(folder: Path, size: int, option: str) -> None:
     _write_tar(folder, [(member, b"text")])
 
 
+@kind("model.tar.gz", "file", "folder")
+def _tars_with_deep_folders(folder: Path, size: int, option: str) -> None:
+    member = tarfile.TarInfo("a/" * (30 * (size + 1) * (size + 1)) + "weights.th")
+    member.type = tarfile.REGTYPE if option == "file" else tarfile.DIRTYPE
+    _write_tar(folder, [(member, b"")])
+
+
 @kind("model.tar.gz", "file", "name")
 def _tar_bombs(folder: Path, size: int, option: str) -> None:
     member = tarfile.TarInfo("weights.th")

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -121,19 +122,32 @@ def test_two_entries_of_one_name(tmp_path: Path) -> None:
     assert_refused(path, "contains 'options.json' twice")
 
 
+def pack_as(kind: str, folder: Path, name: str) -> Path:
+    """Write an archive of a kind that holds one file of that name."""
+    path = folder / f"model.{kind}"
+    if kind == "zip":
+        return pack(path, **{"options.json": b"{}", name: b"evil"})
+    with tarfile.open(path, "w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = 4
+        archive.addfile(member, io.BytesIO(b"evil"))
+    return path
+
+
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil", "a/../evil"])
 @pytest.mark.parametrize("kind", ["zip", "tar.gz"])
 def test_entries_that_leave_the_folder(name: str, kind: str, tmp_path: Path) -> None:
     """Such entries are refused even if the file would be harmless, because no real model is packed in this way."""
-    path = tmp_path / f"model.{kind}"
-    if kind == "zip":
-        pack(path, **{"options.json": b"{}", name: b"evil"})
-    else:
-        with tarfile.open(path, "w:gz") as archive:
-            member = tarfile.TarInfo(name)
-            member.size = 4
-            archive.addfile(member, io.BytesIO(b"evil"))
+    path = pack_as(kind, tmp_path, name)
     assert_refused(path, path.name, "outside the model's folder")
+
+
+@pytest.mark.parametrize("name", ["a/" * 20 + "b", "a/" * 1800 + "b", "a" * 1001])
+@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
+def test_entries_in_deep_folders(name: str, kind: str, tmp_path: Path) -> None:
+    """Python can't remove a temporary folder with a thousand levels."""
+    path = pack_as(kind, tmp_path, name)
+    assert_refused(path, path.name, "inside more folders, than any file of a model")
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])

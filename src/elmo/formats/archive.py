@@ -27,6 +27,10 @@ from elmo.formats.tensors import room
 
 MOST_ENTRIES = 1_000
 
+_DEEPEST, _LONGEST_NAME = 20, 1_000
+"""The most folders inside each other, of which some systems allow only a few hundred, and the most characters of the
+name of an entry with its folders."""
+
 _BLOCK = 1 << 20
 """How many bytes are read at a time."""
 
@@ -156,6 +160,11 @@ def _safe_name(path: Path, name: str) -> PurePosixPath:
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or any(mark in name for mark in "\\:\0"):
         raise ElmoError(f"{path}: refused, because its entry {name!r} would be written outside the model's folder")
+    if len(parts) > _DEEPEST or len(name) > _LONGEST_NAME:
+        raise ElmoError(
+            f"{path}: refused, because its entry {name[:50]!r}… has a longer name, or is inside more folders, than any "
+            "file of a model"
+        )
     return PurePosixPath(*parts)
 
 
