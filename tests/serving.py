@@ -30,6 +30,7 @@ class Site:
         has_ranges: Whether a part of a file can be asked for.
         versions: The `ETag` of files by their paths. Other files have none.
         requests: The path and the range of each request.
+        conditions: The versions that are the condition of a range (`If-Range`).
     """
 
     address: str
@@ -44,6 +45,7 @@ class Site:
     has_ranges: bool = True
     versions: dict[str, str] = field(default_factory=dict[str, str])
     requests: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
+    conditions: list[str] = field(default_factory=list[str])
 
     def ranges(self) -> list[str]:
         """Return the ranges that were asked for."""
@@ -62,6 +64,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         site, path, wanted = cast(_Server, self.server).site, self.path.partition("?")[0], self.headers["Range"]
         site.requests.append((path, wanted))
+        if (condition := self.headers["If-Range"]) is not None:
+            site.conditions.append(condition)
+            wanted = wanted if condition == site.versions.get(path) else None
         if path in site.redirects:
             self.send_response(302)
             self.send_header("Location", site.redirects[path])

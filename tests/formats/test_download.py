@@ -241,6 +241,31 @@ def test_a_file_that_has_changed_is_not_continued(site: Site) -> None:
     assert len(list(download.cache_folder().glob("*/*.bin*"))) == 1
 
 
+@continues
+def test_a_file_that_changes_between_retries_is_not_spliced(site: Site) -> None:
+    """What comes after the break is another version of the same length, which only `If-Range` can tell."""
+
+    class Requests(list[tuple[str, str | None]]):
+        def append(self, request: tuple[str, str | None]) -> None:
+            super().append(request)
+            if request[1] is not None:
+                site.files["/data.bin"], site.versions["/data.bin"] = DATA[::-1], '"2"'
+                site.break_after = None
+
+    site.break_after, site.requests = 700, Requests()
+    assert get(site) == DATA[::-1]
+    assert site.ranges() == ["bytes=700-"]
+
+
+def test_a_weak_version_is_not_sent_as_a_condition(site: Site) -> None:
+    """`If-Range` compares strongly, so that servers would answer a weak `ETag` with all of the file again and again."""
+    site.versions["/data.bin"] = 'W/"1"'
+    break_off(site)
+    assert get(site) == DATA
+    assert site.ranges() == ["bytes=700-"]
+    assert site.conditions == []
+
+
 def test_a_file_whose_version_is_unknown_is_not_continued(site: Site) -> None:
     del site.versions["/data.bin"]
     break_off(site)

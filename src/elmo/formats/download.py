@@ -181,7 +181,7 @@ def _download(address: str, target: Path) -> Path:
 
     headers = {"Accept-Encoding": "identity"}  # a compressed file can't be continued at an offset
     with _telling(address, "can't be reached", "check the network, or get the file elsewhere and name its path"):
-        total, version = _ask(address, headers)
+        total, version, validator = _ask(address, headers)
     if total is not None and total > LARGEST:
         raise ElmoError(f"{address}: {total:,} bytes are more than any model has; it was not downloaded")
     # The part is named after the version of the file, so that it is never continued with bytes of another version.
@@ -194,6 +194,8 @@ def _download(address: str, target: Path) -> Path:
         naming(part),
         _BoundedFile(part, address) as file,
     ):
+        # A server that has another version by now sends all of it, so that no file is made of two.
+        headers |= {"If-Range": validator} if validator else {}
         http_get(address, file, resume_size=file.tell(), headers=headers, expected_size=total)
     sync(part)
     return part
@@ -233,14 +235,15 @@ def _facts(part: Path, address: str, known: Mapping[str, Any] | None) -> dict[st
     return facts | {"date": known["date"]}
 
 
-def _ask(address: str, headers: dict[str, str]) -> tuple[int | None, str]:
+def _ask(address: str, headers: dict[str, str]) -> tuple[int | None, str, str | None]:
     """Ask for a file without reading it.
 
     This is not a HEAD request, because some servers refuse those.
 
     Returns:
-        Its size in bytes, or None if the server does not say; and a hash of what tells one version of the file from
-        another, which is empty if the server tells nothing.
+        Its size in bytes, or None if the server does not say; a hash of what tells one version of the file from
+        another, which is empty if the server tells nothing; and what `If-Range` may hold to ask for more of this
+        version only (RFC 9110: an `ETag` unless it is weak, or `Last-Modified`).
     """
     _ = urlsplit(address).port  # raises a ValueError for an impossible host or port
     with _opened(address, headers) as reply:
@@ -251,7 +254,8 @@ def _ask(address: str, headers: dict[str, str]) -> tuple[int | None, str]:
         length = reply.headers.get("Content-Length")
         total = int(length) if length and "Content-Encoding" not in reply.headers else None
         marks = [reply.headers[name] for name in ("ETag", "Last-Modified") if name in reply.headers]
-    return total, hashlib.sha256("\n".join([*marks, str(total)]).encode()).hexdigest()[:12] if marks else ""
+    version = hashlib.sha256("\n".join([*marks, str(total)]).encode()).hexdigest()[:12] if marks else ""
+    return total, version, next((mark for mark in marks if not mark.startswith("W/")), None)
 
 
 @contextmanager
