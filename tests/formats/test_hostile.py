@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
