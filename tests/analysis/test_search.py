@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -507,6 +509,10 @@ def test_the_sample_is_of_as_many_tokens_as_asked_for(model: Embedder, tmp_path:
     [
         ("vectors-000000.faiss", None, "index: holds vectors of 0 of its"),
         ("trained.faiss", None, r"trained\.faiss: missing or damaged"),
+        ("tags.bin", None, r"tags\.bin: is missing"),
+        ("words.npy", None, r"words\.npy: is missing"),
+        ("places.bin", None, r"places\.bin is missing"),
+        ("text/sentences.bin", None, r"sentences\.bin: is missing"),
         ("tags.bin", -4, "index.*: holds tags of [0-9]+ of its"),
         ("words.npy", -4, r"words\.npy: is damaged"),
     ],
@@ -546,6 +552,44 @@ def test_a_damaged_index_is_reported_in_one_sentence(
     (tmp_path / "index" / name).write_bytes(data.replace(old, new))
     with pytest.raises(ElmoError, match=r"damaged \(.*again"):
         ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, top=1000, any_word=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no named pipes")
+@pytest.mark.parametrize("name", ["trained.faiss", "vectors-000000.faiss", "tags.bin", "words.npy", "places.bin"])
+def test_a_pipe_in_an_index_is_not_waited_for(model: Embedder, tmp_path: Path, name: str) -> None:
+    (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
+    build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
+    (tmp_path / "index" / name).unlink()
+    os.mkfifo(tmp_path / "index" / name)
+    with pytest.raises(ElmoError, match=f"{name}(: is missing| is missing|: is a pipe)"):
+        ContextIndex(tmp_path / "index", model)
+
+
+def test_faiss_makes_no_array_that_is_much_larger_than_its_file(
+    model: Embedder, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged file may ask for terabytes. Otherwise, the limit of the process stays as it was."""
+    faiss: Any = importlib.import_module("faiss")
+    if not hasattr(faiss, "get_deserialization_vector_byte_limit"):
+        pytest.skip("this version of faiss has no such limit")
+    build_index(model, [text], tmp_path / "index")
+    path, read = tmp_path / "index" / "trained.faiss", faiss.read_index
+    before = faiss.get_deserialization_vector_byte_limit()
+    limits: list[int] = []
+
+    def read_index(*arguments: Any) -> Any:
+        limits.append(faiss.get_deserialization_vector_byte_limit())
+        return read(*arguments)
+
+    monkeypatch.setattr(faiss, "read_index", read_index)
+    stored.VectorStore(path, [])
+    assert limits == [128 * path.stat().st_size]
+    whole = path.read_bytes()
+    size = whole.index(b"IxFI") + 37  # where the number of the centroids' numbers stands
+    path.write_bytes(whole[:size] + np.int64(1 << 33).tobytes() + whole[size + 8 :])
+    with pytest.raises(ElmoError, match=r"trained\.faiss: missing or damaged"):
+        stored.VectorStore(path, [])
+    assert faiss.get_deserialization_vector_byte_limit() == before
 
 
 def test_files_of_another_index_are_refused(model: Embedder, text: str, tmp_path: Path) -> None:

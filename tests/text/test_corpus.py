@@ -6,10 +6,11 @@ import random
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.text.corpus import Corpus, corpus_checksum
+from elmo.text.corpus import Corpus, corpus_checksum, description_checksum, digest_of
 from elmo.text.prepare import prepare
 
 OTHER_FORMATS = ["", "[]", "{}", '{"format": "elmo-corpus-9"}', "null"]
@@ -133,6 +134,33 @@ def test_every_flipped_bit_is_noticed(folder):
             with pytest.raises(ElmoError, match=re.escape(str(folder))):
                 Corpus.open(folder).verify()
         (folder / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "place", "number", "says"),
+    [
+        ("tokens.bin", "<i4", 1, 5, r"tokens\.bin: is damaged \(an id is not between 0 and 4\)"),
+        ("tokens.bin", "<i4", 1, -1, r"tokens\.bin: is damaged"),
+        ("sentences.bin", "<i8", 0, 1, r"sentences\.bin: is damaged \(sentences don't follow one another\)"),
+        ("sentences.bin", "<i8", 1, 5, r"sentences\.bin: is damaged"),
+        ("sentences.bin", "<i8", 2, 1 << 40, r"sentences\.bin: is damaged"),
+        ("characters.npy", "<i2", -1, 262, r"characters\.npy: is damaged \(an id is not between 0 and 261\)"),
+    ],
+)
+def test_numbers_out_of_range_are_damage_where_checksums_are_right(folder, name, dtype, place, number, says):
+    """The checksums may be those of a program with an error, or of someone who wants to do harm."""
+    content = bytearray((folder / name).read_bytes())
+    size = np.dtype(dtype).itemsize
+    start = place * size if place >= 0 else len(content) + place * size
+    content[start : start + size] = np.array([number], dtype).tobytes()
+    (folder / name).write_bytes(content)
+    description = json.loads((folder / "corpus.json").read_text())
+    description["files"][name]["sha256"] = digest_of(folder / name)
+    description["checksum"] = corpus_checksum(description["files"], description["counts"]["vocabulary_size"])
+    description["description_checksum"] = description_checksum(description)
+    (folder / "corpus.json").write_text(json.dumps(description))
+    with pytest.raises(ElmoError, match=says):
+        Corpus.open(folder).verify()
 
 
 def is_equivalent(content, description):

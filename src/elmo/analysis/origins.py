@@ -92,6 +92,8 @@ class Origins:
             places = facts.get("places", PLACES_FILE)
             if not _PLACES_NAMES.fullmatch(places):
                 raise ValueError(f"{places!r} is no name of a file of places")
+            if not (folder / places).is_file():
+                raise ValueError(f"{places} is missing")
             numbers = np.fromfile(folder / places, PLACE_DTYPE).reshape(-1, 2)
             is_text = all(isinstance(item, str) for part in (files, columns, *rows) for item in part)
             has_rows = not columns or len(rows) == len(files)

@@ -85,8 +85,8 @@ def type_vectors(
         work: The folder for what is kept on disk; by default that for temporary files of the system.
 
     Raises:
-        ElmoError: If no type occurs often enough; or if types are divided into senses, and faiss is not installed or
-            a type has the name of a sense of another.
+        ElmoError: If the corpus is damaged, or no type occurs often enough; or if types are divided into senses, and
+            faiss is not installed or a type has the name of a sense of another.
 
     Example:
         ```python
@@ -100,6 +100,7 @@ def type_vectors(
     if senses != 1:
         import_extra("faiss", "a word with several senses")
     weights = single_layer_weights(layer, embedder.num_layers)
+    corpus.verify()
     counts = corpus.count_types()
     counts[: len(SPECIAL_WORDS)] = 0
     kept = np.flatnonzero(counts >= min_count)

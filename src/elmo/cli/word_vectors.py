@@ -36,12 +36,11 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     unfinished = work_folder_of(out.absolute())
     # After an error, its traceback keeps the corpus mapped, and Windows can't remove it: the error must still be seen.
     with unfinished_folder(unfinished, out), TemporaryDirectory(dir=unfinished, ignore_cleanup_errors=True) as work:
-        if is_corpus:
-            corpus = Corpus.open(source)
-            corpus.verify()
-        else:
+        folder = Path(source)
+        if not is_corpus:
             # min_count=1 keeps all words of the text: which of them get vectors is decided later, by --min-count.
-            corpus = prepare([source], Path(work) / "corpus", min_count=1, **reading)
+            folder = prepare([source], Path(work) / "corpus", min_count=1, **reading).folder
+        corpus = Corpus.open(folder)
         yield corpus
         del corpus  # Windows cannot delete files that are still mapped into memory
 

@@ -74,11 +74,12 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
         The number of words that have a vector.
 
     Raises:
-        ElmoError: If gensim is not installed, no word is frequent enough, `path` exists, its folder does not,
-            or its ending is that of another format.
+        ElmoError: If gensim is not installed, the corpus is damaged, no word is frequent enough, `path` exists, its
+            folder does not, or its ending is that of another format.
     """
     gensim = import_extra("gensim.models", "training static word vectors")
     require_word_vector_target(path)
+    corpus.verify()  # an error in the thread in which gensim reads would never be seen
     counts = corpus.count_types()
     is_kept = counts >= config.min_count
     words = np.array(corpus.types(), dtype=object)

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import TextConfig
+from elmo.config import PADDING, TextConfig
 from elmo.errors import ElmoError
 from elmo.schema import from_mapping
 from elmo.text.reading import Reading
@@ -35,7 +35,7 @@ TYPES, CHARACTERS, TOKENS, SENTENCES, DESCRIPTION = (
 """The names of the files in a corpus folder."""
 
 CHUNK_TOKENS = 1 << 20
-"""How many tokens are counted at a time: a corpus may be larger than the memory."""
+"""How many ids are read at a time: a corpus may be larger than the memory."""
 
 FORMAT = "elmo-corpus-1"
 DESCRIPTION_CHECKSUM = "description_checksum"
@@ -195,18 +195,31 @@ class Corpus:
         return corpus
 
     def verify(self) -> None:
-        """Compare all files with their checksums in the description, which takes about a second per gigabyte.
+        """Compare all files with their checksums, and all numbers in them with their ranges: a second per gigabyte.
 
-        Corpora from older versions, which stored no checksums of files, pass.
+        Corpora from older versions, which stored no checksums of files, pass if their numbers do.
 
         Raises:
-            ElmoError: If the contents of a file differ; the message names the first such file.
+            ElmoError: If the contents of a file differ or are out of range; the message names the first such file.
         """
         for name, digest in self.digests.items():
             if digest_of(self.folder / name) != digest:
                 raise ElmoError(
                     f"{self.folder / name}: is damaged (its checksum is not the one in {DESCRIPTION}); {_AGAIN}"
                 )
+
+        starts = self.starts
+        if starts[0] != 0 or starts[-1] != self.num_tokens or (starts[1:] < starts[:-1]).any():
+            raise ElmoError(f"{self.folder / SENTENCES}: is damaged (sentences don't follow one another); {_AGAIN}")
+        # A part at a time: a corpus may be larger than the memory.
+        for name, ids, most in (
+            (TOKENS, self.tokens, self.num_types - 1),
+            (CHARACTERS, self.characters.reshape(-1), PADDING + 1),
+        ):
+            for start in range(0, len(ids), CHUNK_TOKENS):
+                part = ids[start : start + CHUNK_TOKENS]
+                if part.min() < 0 or part.max() > most:
+                    raise ElmoError(f"{self.folder / name}: is damaged (an id is not between 0 and {most}); {_AGAIN}")
 
     def _check_counts(self) -> None:
         """Raise ElmoError if the counts of the description contradict the files."""
@@ -261,8 +274,10 @@ def open_matrix(path: Path, dtype: str, then: str) -> NDArray[Any]:
         then: What the user should do about a damaged file; the end of the error message.
 
     Raises:
-        ElmoError: If the file holds anything other than a matrix of this type.
+        ElmoError: If the file is missing, or holds anything other than a matrix of this type.
     """
+    if not path.is_file():  # also not a pipe, which would be waited for
+        raise ElmoError(f"{path}: is missing; {then}")
     try:
         matrix: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
         if matrix.ndim == 2 and matrix.dtype == np.dtype(dtype):

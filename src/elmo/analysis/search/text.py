@@ -31,9 +31,12 @@ class IndexedText:
 
     def __init__(self, folder: Path, tag_names: Sequence[str]) -> None:
         self.corpus = Corpus.open(folder / CORPUS)
+        self.corpus.verify()
         self.tag_names = tuple(tag_names)
         self._tags: NDArray[np.uint16] | None = None
         if tag_names:
+            if not (folder / TAGS).is_file():
+                raise ElmoError(f"{folder / TAGS}: is missing; {AGAIN}")
             num_tags = (folder / TAGS).stat().st_size / TAG_DTYPE.itemsize
             if num_tags != self.corpus.num_tokens:
                 raise ElmoError(

@@ -8,7 +8,8 @@ have length 1, so that the inner product is the cosine.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from elmo.analysis.origins import AGAIN
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.formats.files import require_file
 
 Vectors = NDArray[np.float32]
 Kind = Literal["float16", "pq"]
@@ -37,6 +39,14 @@ MAX_SAMPLE = 1 << 17
 
 PROBES = 48
 """Number of groups that a search over all vectors looks into."""
+
+_LIMITS = ("deserialization_vector_byte_limit", "deserialization_loop_limit")
+"""Settings of faiss: the most bytes of an array, and the most repetitions, that a file may ask for."""
+
+_LARGEST_SHARE = 128
+"""The largest array that is made for a file, in multiples of its size. For product quantization, faiss checks that
+there is room for a table of 256 numbers for each byte of a centroid's code, and a centroid has 4 bytes per dimension:
+with `PQ_WIDTH`, the table is 64 times as large as the centroids in the file."""
 
 
 def num_lists(num_tokens: int) -> int:
@@ -99,10 +109,30 @@ def _write(index: Any, path: Path) -> None:
 
 
 def _read(path: Path, flags: int = 0) -> Any:
+    require_file(path)
     try:
-        return import_faiss().read_index(str(path), flags)
+        with _bounded_by(path):
+            return import_faiss().read_index(str(path), flags)
     except RuntimeError as error:
         raise ElmoError(f"{path}: missing or damaged ({_reason(error)}); {AGAIN}") from None
+
+
+@contextmanager
+def _bounded_by(path: Path) -> Generator[None]:
+    """Let faiss make no array that is much larger than the file; a damaged file may ask for terabytes.
+
+    The limits are settings of faiss for the whole process, so they are set back. Older versions have none.
+    """
+    faiss = import_faiss()
+    names = [name for name in _LIMITS if path.exists() and hasattr(faiss, f"set_{name}")]
+    before = {name: getattr(faiss, f"get_{name}")() for name in names}
+    try:
+        for name in names:
+            getattr(faiss, f"set_{name}")(_LARGEST_SHARE * path.stat().st_size)
+        yield
+    finally:
+        for name, limit in before.items():
+            getattr(faiss, f"set_{name}")(limit)
 
 
 def _read_groups(path: Path, flags: int = 0) -> Any:
