@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+import sys
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +27,24 @@ from elmo.formats.files import (
     write_tensors,
     write_text,
 )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of open files that a process may lower")
+def test_a_file_that_cannot_be_opened_is_not_called_missing(tmp_path: Path) -> None:
+    """A checkpoint that is missing or damaged is renamed, and must not be only because too many files are open."""
+    import resource
+
+    path = tmp_path / "a.safetensors"
+    write_arrays(path, {"a": np.zeros(3, np.float32)})
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+        last = stack.enter_context(path.open())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 2, before[1]))  # one more can be open
+        with pytest.raises(OSError, match="Too many open files") as error:
+            read_arrays(path)
+    assert not isinstance(error.value, FileNotFoundError)
+    assert list(read_arrays(path)[0]) == ["a"]
 
 
 def fail(path: Path) -> None:

@@ -16,7 +16,7 @@ from elmo import formats
 from elmo.config import BiLMConfig, TextConfig
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
-from elmo.formats import Model
+from elmo.formats import Model, native
 from elmo.formats.card import model_card, without_head
 from elmo.formats.native import Storage, save_warm_state
 from elmo.nn.bilm import BiLM, BiLMState
@@ -309,15 +309,41 @@ def test_weights_too_large_for_float16_are_refused(tmp_path: Path) -> None:
 )
 def test_files_of_two_models_are_no_model(name: str, owner: str, tmp_path: Path) -> None:
     """A kill between two renames can leave such a folder, and so can a copy that was cut short."""
-    for number, folder in enumerate(("one", "other")):
+    save_two_models(tmp_path)
+    shutil.copy(tmp_path / "other" / name, tmp_path / "one" / name)
+    assert_refused(tmp_path / "one", f"{name}: belongs to another model than {owner}", "run the command")
+
+
+def save_two_models(folder: Path) -> None:
+    """Save two models of the same shape, in the folders "one" and "other"."""
+    for number, name in enumerate(("one", "other")):
         bilm = BiLM(from_mapping(BiLMConfig, WIDER | {"lstm": WIDER["lstm"] | {"cell_clip": 3.0 + number}}, "here"))
         torch.nn.init.constant_(bilm.forward_lstm.layers[0].bias, number)  # pyright: ignore
         words = [*WORDS[:3], *(f"{word}{number}" for word in WORDS[3:])]
         model = Model(bilm, Softmax(len(words), bilm.config.lstm.projection_dim), Vocabulary(words))
         model.mixes = [ScalarMix(model.config.num_layers)]
-        formats.save_native(model, tmp_path / folder)
-    shutil.copy(tmp_path / "other" / name, tmp_path / "one" / name)
-    assert_refused(tmp_path / "one", f"{name}: belongs to another model than {owner}", "run the command")
+        formats.save_native(model, folder / name)
+
+
+def test_a_model_that_is_replaced_while_it_is_loaded_is_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training saves its model every few minutes, and others may load it at any moment."""
+    save_two_models(tmp_path)
+    read_arrays = native.read_arrays
+
+    def replace_all(path: Path) -> object:
+        found = read_arrays(path)
+        monkeypatch.setattr(native, "read_arrays", read_arrays)
+        for file in (tmp_path / "other").iterdir():
+            file.replace(tmp_path / "one" / file.name)
+        return found
+
+    monkeypatch.setattr(native, "read_arrays", replace_all)
+    model = formats.load(tmp_path / "one")
+    assert model.config.lstm.cell_clip == 4.0
+    assert model.vocabulary is not None
+    assert model.vocabulary.words[3].endswith("1")
 
 
 def test_a_vocabulary_of_other_words_is_no_part_of_a_model_of_words(tmp_path: Path) -> None:

@@ -176,7 +176,12 @@ def _read_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str],
             if (size := int.from_bytes(file.read(8), "little")) > _LARGEST_HEADER and size < path.stat().st_size:
                 raise ElmoError(f"{path}: lists more tensors than any real model has (a header of {size:,} bytes)")
             # The library compares the header with the file. Its own arrays are not used: it has none of bfloat16.
-            with safe_open(path, framework="np") as checked:
+            try:
+                checked = safe_open(path, framework="np")
+            except FileNotFoundError:  # is what the library says of every file that it can't open
+                path.open("rb").close()  # says the reason, such as too many open files
+                raise
+            with checked:
                 metadata, num_tensors = checked.metadata() or {}, len(checked.keys())
             if num_tensors > MOST_TENSORS:
                 raise ElmoError(f"{path}: contains {num_tensors:,} tensors, more than any real model has")
