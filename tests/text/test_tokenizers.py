@@ -403,6 +403,8 @@ def test_spacy():
     tokenize = get_tokenizer("spacy:de")
     assert tokenize("Das ist z.B.  gut.") == ["Das", "ist", "z.B.", "gut", "."]
     assert pickle.loads(pickle.dumps(tokenize)) is tokenize, "a process that reads the pickle makes its own"
+    with pytest.raises(ElmoError, match="no tokenizer for 'char_classes'"):
+        get_tokenizer("spacy:char_classes")
 
 
 GERMAN = ["Am 3. Mai kam sie an.", "Vgl. Abb. 4 und Dr. Meier.", "„Ja.“", "Er ging."]

@@ -304,7 +304,7 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
     spacy = import_extra("spacy", f"tokenizer spacy:{language}")
     try:
         tokenizer: Any = spacy.blank(language).tokenizer
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:  # some modules of its languages are of none, such as char_classes
         reason = " ".join(str(error).split())
         raise ElmoError(
             f"tokenizer spacy:{language}: spaCy has no tokenizer for {language!r} ({reason}); use words, which has "
