@@ -120,7 +120,9 @@ class Page:
 
     def _linker(self, asked: QueryParams, sentences: Sequence[tuple[str, ...]]) -> Any:
         """Return a function that makes links to a word, either of the current text or of another sentence."""
-        kept = [(name, value) for name, value in asked.multi_items() if name in KEPT or name.startswith(WHERE)]
+        # Once, and only what says something: repeated parameters would make every link of the page long.
+        given = dict.fromkeys((name, value) for name, value in asked.multi_items() if value)
+        kept = [(name, value) for name, value in given if name in KEPT or name.startswith(WHERE)]
         same = [("text", asked.get("text", "")), *([("spaces", "1")] if asked.get("spaces") else [])]
 
         def link(word: int, line: int = 0, tokens: tuple[str, ...] | None = None) -> str:
