@@ -292,3 +292,9 @@ def test_info_says_what_is_in_files_of_vectors_and_in_an_index(tmp_path: Path, m
         result = CliRunner().invoke(cli, made)
         assert result.exit_code == 0, result.output
         assert wanted in CliRunner().invoke(cli, ["info", path]).output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows finds no file of such a name")
+def test_errors_of_the_system_are_one_sentence_that_begins_with_the_file(run_main: RunMain) -> None:
+    name = "a" * 300
+    assert run_main(["info", name]) == (2, "", f"elmo: {name}: file name too long\n")

@@ -127,13 +127,15 @@ def main() -> None:
 
 
 def _sentence(error: ElmoError | OSError) -> str:
-    """Return the message of an error and, if the disk is full, what to do about it."""
+    """Return the message of an error, with the file first and, if the disk is full, with what to do about it."""
     from elmo.targets import is_full_disk
 
-    if not (isinstance(error, OSError) and is_full_disk(error)):
+    if not isinstance(error, OSError) or not error.strerror:
         return on_one_line(str(error))
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}can't be written ({error.strerror}); make room on the disk, then start the same command again"
+    if is_full_disk(error):
+        return f"{where}can't be written ({error.strerror}); make room on the disk, then start the same command again"
+    return on_one_line(f"{where}{error.strerror[0].lower()}{error.strerror[1:]}")
 
 
 def _is_out_of_memory(error: Exception) -> bool:
