@@ -30,9 +30,9 @@ import torch
 from numpy.typing import NDArray
 
 from elmo import formats
-from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
 from elmo.analysis.search.vectors import KINDS
+from elmo.analysis.vectors import unit
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.model import Model

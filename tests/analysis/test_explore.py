@@ -25,8 +25,8 @@ import pytest
 from commands import RunMain
 from elmo import formats
 from elmo.analysis.explore import MAX_SHOWN_USES, SHOWN_USES, ExplorationConfig, look
-from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
+from elmo.analysis.vectors import unit
 from elmo.config import TextConfig
 from elmo.embed import Embedder
 from elmo.embed.layers import Layers, layer_name

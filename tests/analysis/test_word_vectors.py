@@ -16,8 +16,9 @@ from bridge import make_model
 from commands import RunMain
 from elmo.analysis import word_vectors as module
 from elmo.analysis.clusters import cluster_as_needed, mean_silhouette
+from elmo.analysis.vectors import add_to_rows
 from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
-from elmo.analysis.word_vectors import add_to_rows, type_vectors
+from elmo.analysis.word_vectors import type_vectors
 from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError

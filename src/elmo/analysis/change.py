@@ -14,13 +14,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import Use, hint, other_forms, unit
+from elmo.analysis.neighbors import Use, hint, other_forms
 from elmo.analysis.periods import find_periods
-from elmo.analysis.pictures import Series, draw_curves, dress, literal, new_figure, require_picture, save_figure
+from elmo.analysis.pictures import (
+    Series,
+    draw_curves,
+    dress,
+    label_components,
+    literal,
+    new_figure,
+    require_picture,
+    save_figure,
+)
 from elmo.analysis.search.index import evenly_spaced, open_uses
-from elmo.analysis.senses import label_components, project
 from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
-from elmo.analysis.word_vectors import add_to_rows
+from elmo.analysis.vectors import Vectors, add_to_rows, project, unit
 from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
@@ -28,8 +36,6 @@ from elmo.formats.files import write_all
 from elmo.progress import show_progress
 from elmo.schema import require_choice, require_positive
 from elmo.text.reading import lower
-
-Vectors = NDArray[np.float32]
 
 MEASURES = ("excess", "apd", "prt")
 

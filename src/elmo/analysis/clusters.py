@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.analysis.vectors import Vectors
 from elmo.extras import import_extra
 
-Vectors = NDArray[np.float32]
 Groups = NDArray[np.int64]
 
 

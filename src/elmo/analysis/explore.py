@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmo.analysis.clusters import cluster
-from elmo.analysis.neighbors import Neighbors, Use, unit
+from elmo.analysis.neighbors import Neighbors, Use
 from elmo.analysis.search import ContextIndex
-from elmo.analysis.senses import project
+from elmo.analysis.vectors import Vectors, project, unit
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 
@@ -24,7 +23,6 @@ SHOWN_USES = 6
 
 MAX_GROUPS = 6
 
-Vectors = NDArray[np.float32]
 Place = tuple[tuple[str, ...], int]
 """A sentence, and the position of a word in it."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.origins import Origin
+from elmo.analysis.vectors import run_vectors, unit
 from elmo.embed.batching import check_sentence
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
@@ -359,19 +360,3 @@ def excerpt(tokens: Sequence[str], position: int, context: int, length: int = 1)
     before = [*(["…"] if first else []), *tokens[first:position]]
     after = [*tokens[last : last + context], *(["…"] if tokens[last + context :] else [])]
     return " ".join(before), " ".join(tokens[position:last]), " ".join(after)
-
-
-def run_vectors(vectors: NDArray[np.float32], starts: Sequence[int], length: int) -> NDArray[np.float32]:
-    """Return the vectors (N, D), of length 1, of sequences of tokens, given those of all tokens (T, D).
-
-    Each is in the direction of the mean of the vectors of `length` tokens from one of `starts` (N,) on, each scaled to
-    length 1.
-    """
-    first, *rest = (unit(vectors[[start + offset for start in starts]]) for offset in range(length))
-    return unit(sum(rest, first)) if rest else first
-
-
-def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale vectors, which lie along the last axis, to length 1. Vectors of zeros stay zeros."""
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(norms, np.finfo(np.float32).tiny)

@@ -221,3 +221,9 @@ def draw_shares(axes: Any, rows: Mapping[str, Mapping[str, float]], unit: str) -
     dress(axes)
     legend = {"loc": "outside upper center", "frameon": False, "fontsize": SMALL_SIZE}
     axes.figure.legend(ncols=len(rows[names[0]]), **legend)
+
+
+def label_components(axes: Any, shares: Sequence[float]) -> None:
+    """Label both axes of a picture of projected vectors with the share of the variance that each explains."""
+    for write_label, number, share in zip((axes.set_xlabel, axes.set_ylabel), ("First", "Second"), shares, strict=True):
+        write_label(f"{number} principal component ({share:.0%} of the variance)")

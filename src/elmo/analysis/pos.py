@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from elmo.analysis.vectors import Vectors
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
@@ -28,8 +29,6 @@ MAX_STEPS = 100
 
 WEIGHT_DECAYS = (1e-3, 1e-4, 1e-5)
 """Weight decays that are tried by default, the strongest first."""
-
-Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

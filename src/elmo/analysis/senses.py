@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from elmo.analysis.neighbors import matches, unit
-from elmo.analysis.pictures import dress, literal, new_figure, require_picture, save_figure
+from elmo.analysis.neighbors import matches
+from elmo.analysis.pictures import dress, label_components, literal, new_figure, require_picture, save_figure
 from elmo.analysis.style import COLORS, INK, MARKERS, REST, SMALL_SIZE, TITLE_SIZE
-from elmo.analysis.wsd import ROUNDING, Vectors, embed_instances, only
+from elmo.analysis.vectors import Vectors, project, unit
+from elmo.analysis.wsd import ROUNDING, embed_instances, only
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
@@ -196,30 +197,6 @@ def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") ->
     place, columns = ("outside right upper", 1) if is_one else ("outside lower center", len(labels))
     figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=SMALL_SIZE, labelspacing=1)
     write_all({path: lambda part: save_figure(figure, part, path.suffix[1:])})
-
-
-def project(vectors: Vectors) -> tuple[Vectors, list[float]]:
-    """Project the directions of `vectors` (N, D) on their first two principal components.
-
-    The sign of a component is arbitrary; it is chosen so that the largest coordinate is positive, which makes the
-    result reproducible.
-
-    Returns:
-        The points (N, 2), and the share of the variance that each component explains.
-    """
-    units = unit(vectors)
-    left, sizes, _ = np.linalg.svd(units - units.mean(axis=0), full_matrices=False)
-    if len(sizes) < 2:  # a single vector, or a single number for each
-        left, sizes = np.pad(left, [(0, 0), (0, 1)]), np.pad(sizes, (0, 1))
-    points = left[:, :2] * sizes[:2]
-    points *= np.sign(np.take_along_axis(points, np.abs(points).argmax(axis=0)[None], axis=0))
-    return points, (sizes[:2] ** 2 / max((sizes**2).sum(), np.finfo(np.float32).tiny)).tolist()
-
-
-def label_components(axes: Any, shares: Sequence[float]) -> None:
-    """Label both axes of a picture of projected vectors with the share of the variance that each explains."""
-    for write_label, number, share in zip((axes.set_xlabel, axes.set_ylabel), ("First", "Second"), shares, strict=True):
-        write_label(f"{number} principal component ({share:.0%} of the variance)")
 
 
 def _draw_senses(axes: Any, uses: Uses, points: Vectors) -> None:

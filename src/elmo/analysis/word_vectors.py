@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.clusters import cluster, cluster_as_needed
-from elmo.analysis.neighbors import unit
+from elmo.analysis.vectors import Vectors, add_to_rows, unit
 from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
@@ -28,8 +28,6 @@ from elmo.progress import show_progress
 from elmo.schema import require_positive
 from elmo.text.choice import is_lower_case
 from elmo.text.corpus import Corpus
-
-Vectors = NDArray[np.float32]
 
 MAX_CLUSTERED_USES = 200
 """About how many uses of a type are clustered into senses. They are drawn at random if it has more."""
@@ -149,16 +147,6 @@ def _windows(
             token_rows = np.concatenate([ahead.popleft() for _ in arrays])
             yield token_rows, np.concatenate(arrays)
             bar.update(len(token_rows))
-
-
-def add_to_rows(sums: NDArray[np.float64], rows: NDArray[np.int64], vectors: Vectors) -> None:
-    """Add vectors (N, D) to the rows of `sums` (R, D) that are named in `rows` (N,). Row -1 stands for none."""
-    # Sorted, so that the vectors of each row are added up at once: `np.add.at` adds one after the other.
-    order = np.argsort(rows, kind="stable")
-    order = order[np.searchsorted(rows[order], 0) :]
-    found, starts = np.unique(rows[order], return_index=True)
-    if len(found):
-        sums[found] += np.add.reduceat(vectors[order], starts, axis=0, dtype=np.float64)
 
 
 class _Sample:

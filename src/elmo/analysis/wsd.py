@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import unit
+from elmo.analysis.vectors import Vectors, unit
 from elmo.analysis.wsd_data import Annotated, Instance, Target, require_instances
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.errors import ElmoError
-
-Vectors = NDArray[np.float32]
 
 FIRST_SENSE = "first sense"
 """Name of the baseline in tables: the sense that WordNet lists first, whatever the sentence."""

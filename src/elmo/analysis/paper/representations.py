@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo.analysis.neighbors import Use, excerpt, find_neighbors, unit
+from elmo.analysis.neighbors import Use, excerpt, find_neighbors
 from elmo.analysis.paper.finding import Cell, Finding, Table, once, series_of
 from elmo.analysis.paper.published import (
     DRAMA,
@@ -29,6 +29,7 @@ from elmo.analysis.paper.published import (
 from elmo.analysis.pictures import draw_dots
 from elmo.analysis.pos import most_frequent_tag, probe_pos
 from elmo.analysis.senses import gather_uses, separation
+from elmo.analysis.vectors import unit
 from elmo.analysis.wsd import NEAREST_USE, Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, Target
 from elmo.embed.embedder import Embedder

@@ -20,12 +20,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import TYPES_AT_ONCE, unit
+from elmo.analysis.neighbors import TYPES_AT_ONCE
 from elmo.analysis.origins import Origins
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
 from elmo.analysis.tagged import COLUMNS, Columns
+from elmo.analysis.vectors import unit
 from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights

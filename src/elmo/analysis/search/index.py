@@ -11,10 +11,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, run_vectors, unit, words_of
+from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, words_of
 from elmo.analysis.origins import AGAIN
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
+from elmo.analysis.vectors import run_vectors, unit
 from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
 from elmo.embed.sentence_embedder import require_embedder

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.origins import AGAIN
+from elmo.analysis.vectors import Vectors
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.files import require_file
 
-Vectors = NDArray[np.float32]
 Kind = Literal["float16", "pq"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
