@@ -456,6 +456,23 @@ def test_a_tokenizer_that_a_corpus_names_is_not_run(
     assert err.startswith("elmo: tokenizer mine:cut: the words of CoNLL-U are given; leave it out")
     _, _, err = run_main([*command, "--tokenizer", "mine:cut"])
     assert err.startswith("elmo: --tokenizer: there is no held-out text to cut")
+    _, _, err = run_main([*command, "--encoding", "latin-1"])
+    assert err.startswith("elmo: --encoding: there is no held-out text to read")
+
+
+def test_heldout_text_may_have_another_encoding_than_the_corpus(
+    recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "Před domem stála lípa .\n" * 5
+    Path("text.txt").write_bytes(text.encode("cp1250"))
+    Path("heldout.txt").write_bytes(text.encode())
+    prepare(["text.txt"], tmp_path / "corpus", min_count=1, workers=1, encoding="cp1250")
+    write_recipe(recipe(max_steps=1), Path("recipe.yaml"))
+    command = ["pretrain", "corpus", "run", "--recipe", "recipe.yaml", "--device", "cpu", "--heldout"]
+    assert "heldout.txt: is UTF-8, and not CP1250" in run_main([*command, "heldout.txt"])[2]
+    assert run_main([*command, "heldout.txt", "--encoding", "utf-8"])[0] == 0
+    assert run_main([*command, "text.txt"])[0] == 0
 
 
 def test_a_small_vocabulary_has_a_perplexity_without_heldout_text(

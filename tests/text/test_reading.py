@@ -169,6 +169,33 @@ def test_other_encodings_are_read_by_their_name(tmp_path):
         assert list(read_lines(tmp_path / "text", encoding)) == [text]
 
 
+@pytest.mark.parametrize("text", ["Před domem stála lípa.", "Эти слова", "この文"])
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1250", "koi8-r", "mac-roman"])
+def test_utf8_is_not_read_in_another_encoding(tmp_path, text, encoding):
+    """Most encodings with one byte a character have one for each byte, so that nothing would look wrong."""
+    (tmp_path / "text").write_text(f"{text}\n" * 5, encoding="utf-8")
+    message = rf"text: is UTF-8, and not {encoding.upper()}\. Leave out|not valid .*, but valid UTF-8\. Leave out"
+    with pytest.raises(ElmoError, match=message):
+        list(read_lines(tmp_path / "text", encoding))
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Před domem stála lípa.", "cp1250"),
+        ("Эти слова, Р° и С‚", "cp1251"),
+        ("ΤΟ ΤΈΛΟΣ ΤΗΣ ΙΣΤΟΡΊΑΣ", "cp1253"),
+        ("เกมกีฬาไทย", "tis-620"),
+        ("联通联通 移动", "gb18030"),
+        ("この文", "shift_jis"),
+    ],
+)
+def test_text_of_other_encodings_is_not_taken_for_utf8(tmp_path, text, encoding):
+    """Some pairs of its characters would be one character of UTF-8."""
+    (tmp_path / "text").write_bytes(f"{text}\n".encode(encoding) * 5)
+    assert list(read_lines(tmp_path / "text", encoding)) == [text] * 5
+
+
 @pytest.mark.parametrize("encoding", ["utf-9", "hex", "a\0b"])
 def test_unknown_encodings(tmp_path, encoding):
     (tmp_path / "text").write_text("a")

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     help="Tokenizer of the held-out text. Default: that of the corpus. If that is a function of yours "
     "(MODULE:FUNCTION), name it here again: a corpus may come from a stranger, so it is not run unasked.",
 )
+@click.option("--encoding", metavar="NAME", help="Encoding of the held-out text. Default: that of the corpus.")
 @click.option(
     "--evaluate-every",
     type=click.IntRange(1),
@@ -87,6 +88,7 @@ def command(
     max_minutes: float | None,
     heldout: str | None,
     tokenizer: str | None,
+    encoding: str | None,
     evaluate_every: int | None,
     tensorboard: bool,
     device: str,
@@ -117,11 +119,13 @@ def command(
         raise ElmoError("--evaluate-every: there is no text to measure on; name one with --heldout")
     if heldout is None and tokenizer is not None:
         raise ElmoError("--tokenizer: there is no held-out text to cut; name one with --heldout")
+    if heldout is None and encoding is not None:
+        raise ElmoError("--encoding: there is no held-out text to read; name one with --heldout")
     is_new = not has_checkpoint(run / CHECKPOINTS)
     if is_new and start is not None and recipe == AUTO:
         raise ElmoError("--from: the recipe has to be the one that MODEL was trained with; name it with --recipe")
     opened = Corpus.open(corpus)
-    sentences = [] if heldout is None else _read_heldout(heldout, opened, tokenizer)
+    sentences = [] if heldout is None else _read_heldout(heldout, opened, tokenizer, encoding)
     model = None if start is None else formats.load(start)
     gains_by_bf16 = device_gains_by_bf16(find_device(device))
     note: str | None = None
@@ -145,13 +149,13 @@ def command(
         _report(run, training, as_json)
 
 
-def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None) -> list[list[str]]:
+def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: str | None) -> list[list[str]]:
     """Read held-out text as the corpus was read, but run no code that only the corpus names."""
     from elmo.text.conllu import layout_by_name, refuse_tokenizer
     from elmo.text.reading import expand, read_some
     from elmo.text.tokenizers import refuse_function
 
-    reading, paths = corpus.reading, expand(path)
+    reading, paths = replace(corpus.reading, encoding=encoding or corpus.reading.encoding), expand(path)
     if layout_by_name(paths) == "conllu" or reading.text == "conllu":
         refuse_tokenizer(tokenizer)
         tokenizer = "whitespace"

@@ -20,6 +20,11 @@ NUL_SHARE = 0.1
 """With a larger share of NUL at its beginning, a file is no text. In UTF-16, NUL is every second byte of Latin letters,
 and text from the web has a stray one here and there."""
 
+FEWEST_CHARACTERS = 5
+"""With fewer characters that are not ASCII, a beginning that is valid UTF-8 may be so by chance."""
+
+_WITHOUT_ENCODING = "Leave out the encoding for this file; if others need it, convert those to UTF-8"
+
 SIGNATURES = {
     b"%PDF-": "is a PDF, not text; extract its text first, for instance with pdftotext",
     b"PK\x03\x04": "is a ZIP archive or a document (such as .docx, .odt or .epub), not text; extract its text first",
@@ -81,6 +86,8 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
             if str(path) == STDIN:  # has no name that could end in .gz
                 what = what.partition(", or let its name")[0]
             raise ElmoError(f"{shown_name(path)}: {what}")
+        if is_first and _is_utf8_read_as(encoding, data):
+            raise ElmoError(f"{shown_name(path)}: is UTF-8, and not {encoding.upper()}. {_WITHOUT_ENCODING}")
         text = decode(data)
         if is_first and text:
             text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
@@ -177,6 +184,21 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
     return decode
 
 
+def _is_utf8_read_as(encoding: str, beginning: bytes) -> bool:
+    """Return whether the beginning of a file is UTF-8 that another encoding would turn into other characters.
+
+    Encodings with one byte a character decode anything. A text of them that is not English has next to no pair of
+    characters that would be one of UTF-8, and other pairs everywhere.
+    """
+    if codecs.lookup(encoding).name.startswith("utf"):
+        return False
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(beginning)
+    except UnicodeDecodeError:
+        return False
+    return len(text) - len(text.encode("ascii", "ignore")) >= FEWEST_CHARACTERS
+
+
 def _byte(error: UnicodeDecodeError) -> str:
     return f"byte 0x{error.object[error.start]:02X}"
 
@@ -186,7 +208,7 @@ def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecod
         if not codecs.getincrementaldecoder("utf-8")().decode(error.object).isascii():
             return (
                 f"{shown_name(path)}, line {line}: not valid {encoding.upper()} ({_byte(error)}), but valid UTF-8. "
-                "Leave out the encoding for this file; if others need it, convert those to UTF-8"
+                f"{_WITHOUT_ENCODING}"
             )
     # In latin-1, the bytes 0x80 to 0x9F are control characters, which no text has. In Windows-1252 they are quotes,
     # dashes and the like. In UTF-8 they are parts of characters, which are not looked at here.
