@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unicodedata import normalize
+
 import pytest
 
 from elmo.text.suspicion import FEWEST_LINES, note_on_layout
@@ -13,6 +15,7 @@ SENTENCES = [
     '"I would," she said.',
 ]
 WORD = "1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_"
+GREEK = "Ἐν ἀρχῇ ἦν ὁ λόγος."
 WRAPPED = "\n".join(
     ["The old mill stood by the river, and nobody had lived", "in it since the day on which the miller had left with"]
     * 20
@@ -35,6 +38,10 @@ TOKENIZED = "\n".join(
         ('{"text": "The mill."}\n', "paragraphs", "these are lines of JSON"),
         ("Ann NNP B-PER\nran VBD O\n\n" * 20, "sentences", "most lines are a word and its tag"),
         ("the\tDT\nmill\tNN\n.\tPUNCT\n\n" * 20, "paragraphs", "most lines are a word and its tag"),
+        ("<s>\nAlle\tall\tPIAT\nMühlen\tMühle\tNN\n</s>\n" * 20, "sentences", "most lines are a word and its tag"),
+        ("the/DT mill/NN stood/VBD ./.\n" * 20, "sentences", "most words end in a tag (word_TAG)"),
+        ("the_DT mill_NN 's_POS wheel_NN ._.\n" * 20, "paragraphs", "most words end in a tag (word_TAG)"),
+        (f"{GREEK}\n{normalize('NFD', GREEK)}\n" * 20, "sentences", "sometimes one character and sometimes two"),
         (WRAPPED, "paragraphs", "the lines look as if they were wrapped"),
         (WRAPPED, "sentences", "the lines look as if they were wrapped"),
     ],
@@ -63,6 +70,11 @@ def test_strange_text_is_noticed(text: str, layout: str, said: str) -> None:
         ("This letter ends in O\nThe other begins and does not end in O\nA B C\n" * 20, "sentences"),
         ("\n".join(["word " * 27 + "USA"] * 30), "sentences"),
         ("# a heading\n# another one\n", "paragraphs"),
+        (f"{GREEK}\n" * 20, "sentences"),
+        (f"{normalize('NFD', GREEK)}\n" * 20, "sentences"),
+        (f"{normalize('NFD', GREEK)}\n" + "Ω̱ ḵ́\n" * 20, "sentences"),
+        ("and/or\tone of them.\n" * 30, "sentences"),
+        ("He said yes/no and and/or, A/B or N/A in the U.S./U.K. .\n" * 30, "sentences"),
         (f"{WORD}\n" * 30, "conllu"),
         ("", "sentences"),
         ("\n \n", "paragraphs"),

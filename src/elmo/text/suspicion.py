@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from unicodedata import normalize
 
 from elmo.text.rules import FULL_STOPS, MARKS
 
@@ -16,11 +17,18 @@ LONGEST_WRAPPED = 120
 LONGEST_WORD = 30
 """What is longer has probably no spaces between its words."""
 
+FEWEST_LETTERS = 10
+"""Of fewer letters in another normal form than the rest, nothing is said."""
+
 _MARKUP = re.compile(r"\s*<(\?xml|!doctype|html|tei)\b", re.IGNORECASE)
 _WORD_LINE = re.compile(r"\d+(?:[-.]\d+)?(?:\t[^\t]*){9}")
 _JSON_LINE = re.compile(r"\s*\{.*\}\s*")
 _SPAN_TAG = r"(?:O|[BIESLU]-\S+)"
-_TAGGED_LINE = re.compile(rf"\S+(?:\t\S+)*\t(?:{_SPAN_TAG}|[A-Z]{{1,7}}\$?)|\S+(?: \S+)* {_SPAN_TAG}")
+_TAGGED_LINE = re.compile(rf"\S+(?:\t\S+)+|</?\w[^<>]*>|\S+(?: \S+)* {_SPAN_TAG}")
+"""Columns with tabs between them, perhaps with tags of XML around sentences, as corpus tools write; or a token and its
+tag of a span."""
+
+_TAGGED_WORD = re.compile(r"\S+[_/](?:[A-Z]{1,7}\$?|[^\w\s]{1,2})")
 _END = re.compile(rf"[:{MARKS}{FULL_STOPS}][\"'”’»)\]]*(?:\s*</S>)?\s*\Z")
 _INNER_END = re.compile(r"[^\W\d_]{2} ?[.!?][\"'”’»)\]]*\s+[\"'“‘«(]*([^\W\d_])")
 
@@ -44,6 +52,8 @@ def note_on_layout(sample: str, layout: str) -> str | None:
         return "these are lines of JSON, whose keys and marks would be read as words; take the text out of them first"
     if len(lines) < FEWEST_LINES:
         return None
+    if _share(sample.split(), lambda word: _TAGGED_WORD.fullmatch(word) is not None) > 0.9:
+        return "most words end in a tag (word_TAG), which would be read as a part of the word; take the tags out first"
     if _share(lines, lambda line: _TAGGED_LINE.fullmatch(line) is not None) > 0.9:
         return "most lines are a word and its tag, and each is read as a sentence; put a sentence on each line"
     if layout == "sentences":
@@ -53,6 +63,11 @@ def note_on_layout(sample: str, layout: str) -> str | None:
             return "most lines hold several sentences, and each line is read as one; pass text='paragraphs'"
     if layout in ("sentences", "paragraphs") and _are_wrapped(lines):
         return "the lines look as if they were wrapped, and each is read as if it ended there; pass text='wrapped'"
+    if _mixes_forms(sample):
+        return (
+            "letters with marks are sometimes one character and sometimes two (Unicode NFC and NFD), which makes two "
+            "words of one; convert the text to NFC, for instance by 'uconv -x nfc'"
+        )
     return None
 
 
@@ -70,6 +85,15 @@ def _are_wrapped(lines: Sequence[str]) -> bool:
     return longest <= LONGEST_WRAPPED and is_even and _share(lines, lambda line: _END.search(line) is not None) < 0.5
 
 
-def _share(lines: Sequence[str], is_so: Callable[[str], bool]) -> float:
-    """Return the share of lines of which something is true."""
-    return sum(map(is_so, lines)) / len(lines)
+def _mixes_forms(sample: str) -> bool:
+    """Return whether there are several letters with marks in each of the two Unicode normal forms."""
+    composed = normalize("NFC", sample)
+    num_decomposed = len(sample) - len(composed)
+    if num_decomposed < FEWEST_LETTERS:
+        return False
+    return len(normalize("NFD", composed)) - len(composed) - num_decomposed >= FEWEST_LETTERS
+
+
+def _share(items: Sequence[str], is_so: Callable[[str], bool]) -> float:
+    """Return the share of lines or words of which something is true."""
+    return sum(map(is_so, items)) / len(items)
