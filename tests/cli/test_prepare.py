@@ -46,6 +46,13 @@ def test_raw_text_without_a_tokenizer_gets_a_warning(text, tmp_path):
     assert run(tmp_path / "words", treebank, "--text", "conllu").stderr == ""
 
 
+def test_words_that_are_cut_get_a_note(tmp_path):
+    (tmp_path / "text.txt").write_text("एक अष्टाध्यायीसूत्रपाठः .\n" * 3, encoding="utf-8")
+    note = "elmo: 33.3% of the tokens have 48 bytes or more in UTF-8, of which a model sees the first 48; to keep more"
+    assert run(tmp_path / "corpus", tmp_path / "text.txt").stderr.startswith(note)
+    assert run(tmp_path / "longer", tmp_path / "text.txt", "--max-characters", 80).stderr == ""
+
+
 def test_options_reach_the_corpus(text, tmp_path):
     options = ["--tokenizer", "ptb", "--text", "paragraphs", "--lowercase", "--min-count", 4, "--workers", 1]
     options += ["--encoding", "latin-1", "--max-vocabulary", 5, "--language", "en", "--license", "cc0-1.0"]

@@ -140,6 +140,7 @@ def test_the_command_repeats_itself(
     command = [sys.executable, "-m", "elmo", "static", "corpus", "a.txt", *size]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert out.startswith(f"a.txt: vectors of 16 words, 4 wide, from {corpus.num_tokens:,} tokens, ")
+    assert out.endswith(" minutes; 2 words with fewer than 5 uses left out\n")
     for arguments in (["text.txt", "b.txt"], ["corpus", "c.txt", "--seed", "2"]):
         CliRunner().invoke(cli, ["static", *arguments, *size], catch_exceptions=False)
     a, b, c = ((tmp_path / f"{name}.txt").read_text() for name in "abc")

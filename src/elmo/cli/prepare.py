@@ -15,6 +15,9 @@ from elmo.cli.shared import (
 from elmo.errors import ElmoError
 from elmo.wording import counted
 
+NOTED_SHARE = 0.001
+"""The share of tokens that may be cut without a note. Addresses of the web are about as many."""
+
 
 @click.command(
     epilog=examples(
@@ -118,6 +121,13 @@ def command(
     )
     if was_there:
         click.echo(f"elmo: {folder}: is already complete, from the same text with the same settings", err=True)
+    if (share := corpus.count_longest() / corpus.num_tokens) >= NOTED_SHARE:
+        click.echo(
+            f"elmo: {share:.1%} of the tokens have {max_characters - 2} bytes or more in UTF-8, of which a model sees "
+            f"the first {max_characters - 2}; to keep more, pass --max-characters here, and the same number to "
+            "pretrain (--set char_cnn.max_characters_per_token=…)",
+            err=True,
+        )
     figures = {
         "folder": str(folder),
         "num_tokens": corpus.num_tokens,

@@ -18,7 +18,7 @@ from elmo.cli.shared import (
     print_result,
     text_options,
 )
-from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_tests, word_test_options
+from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_tests, word_test_options, words_left_out
 from elmo.errors import ElmoError
 from elmo.wording import counted
 
@@ -120,6 +120,7 @@ def command(
             embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=out.absolute().parent
         )
         num_tokens = corpus.num_tokens
+        left_out = words_left_out(len(found.names), corpus, min_count) if senses == 1 else ""
         del corpus  # Windows cannot delete files that are still mapped into memory
         write_word_vectors(out, found.names, found.vectors, found.counts)
     seconds = time.perf_counter() - started
@@ -135,7 +136,7 @@ def command(
     figures |= run_word_tests(out, similarity, analogies, as_json)
     print_result(
         f"{out}: vectors of {what}, {embedder.width} wide, from {counted(num_tokens, 'token')}, "
-        f"{seconds / 60:.1f} minutes{suffix}",
+        f"{seconds / 60:.1f} minutes{suffix}{left_out}",
         figures,
         as_json,
     )

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import add_options, is_given
+from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.text.corpus import Corpus
@@ -43,6 +45,12 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
         corpus = Corpus.open(folder)
         yield corpus
         del corpus  # Windows cannot delete files that are still mapped into memory
+
+
+def words_left_out(num_words: int, corpus: Corpus, min_count: int) -> str:
+    """Return what a result says of the words of a corpus that are too rare to be among those with a vector."""
+    num_rare = corpus.num_types - len(SPECIAL_WORDS) - num_words
+    return f"; {counted(num_rare, 'word')} with fewer than {min_count} uses left out" if num_rare > 0 else ""
 
 
 word_test_options = add_options(

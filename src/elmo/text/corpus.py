@@ -264,6 +264,11 @@ class Corpus:
             counts += np.bincount(self.tokens[start : start + CHUNK_TOKENS], minlength=self.num_types)
         return counts
 
+    def count_longest(self) -> int:
+        """Count the tokens that take all `max_characters`, to which longer words are cut."""
+        is_longest = np.asarray(self.characters[:, -1]) != PADDING + 1
+        return int(self.count_types()[is_longest].sum())
+
 
 def open_matrix(path: Path, dtype: str, then: str) -> NDArray[Any]:
     """Memory-map a matrix from a NumPy file, such as the character ids of a corpus or the vectors of an index.
