@@ -224,6 +224,14 @@ def test_evaluate_can_read_files_with_other_columns(trained: str) -> None:
     assert right["scores"]["f1"] == 100
 
 
+def test_a_file_without_right_answers_gets_a_note(trained: str, run_main: RunMain) -> None:
+    lines = Path("text.conll").read_text().split("\n")
+    Path("none.conll").write_text("\n".join(f"{line.split()[0]} O" if line else "" for line in lines))
+    code, _, error = run_main(["task", "evaluate", "run", "none.conll"])
+    assert (code, error) == (0, "elmo: none.conll: has no entity in it; is its last column the tag?\n")
+    assert run_main(["task", "evaluate", "run", "text.conll"])[2] == ""
+
+
 def test_scores_are_printed_even_if_predictions_cannot_be_written(
     trained: str, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:

@@ -229,6 +229,10 @@ def evaluate(
     # Only what decides how the file is read may be changed: another setting would ask for another model.
     recipe = override(trained.recipe, _settings(trained.task, overrides, ["training.batch_size"]))
     found = trained.task.read(file, recipe)
+    try:
+        trained.task.require_gold(found, recipe)
+    except ElmoError as error:  # a part of a test set may have nothing in it that is to be found
+        click.echo(f"elmo: {file}: {error}", err=True)
     if predictions is not None:
         try:
             trained.task.require_writable(found)

@@ -93,6 +93,18 @@ def test_one_model_learns_all_targets(examples: list[ColumnSentence]) -> None:
     assert min(scores[name] for name in ("upos", "xpos", "feats", "lemma")) > 90
 
 
+def test_targets_that_a_set_has_no_value_for_are_not_scored(tmp_path: Path) -> None:
+    """Any lemma would be right where the right one is `_`, and 100 % of nothing would raise the mean."""
+    path = tmp_path / "no-lemmas.conllu"
+    lines = [line.split("\t") for line in make_conllu().split("\n")]
+    path.write_text("\n".join("\t".join([*line[:2], "_", *line[3:]]) if len(line) > 1 else line[0] for line in lines))
+    examples = list(read_columns(str(path), None))
+    wrong = [{name: ["X"] * len(example.tokens) for name in ("upos", "lemma")} for example in examples]
+    assert TASK.score(examples, wrong) == {"upos": 0, "mean": 0}
+    only = [{"lemma": found["lemma"]} for found in wrong]
+    assert TASK.score(examples, only)["mean"] == 100
+
+
 def test_batches_and_padding_change_nothing(examples: list[ColumnSentence]) -> None:
     model = make_tagger(make_recipe(), examples, make_model()).eval()
     alone = [model.predict([example])[0] for example in examples]

@@ -83,9 +83,12 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
         return TagModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[ColumnSentence], predictions: Sequence[TagPrediction]) -> Scores:
-        """Return the percentage of words that are right for each target, and more (see `metric.score_tags`)."""
-        targets = list(predictions[0])
-        gold = {t: [value for example in examples for value in example.column(t)] for t in targets}
+        """Return the percentage of words that are right for each target, and more (see `metric.score_tags`).
+
+        Targets for which the examples have no value are left out, of the mean too, unless there is no other.
+        """
+        gold = {t: [value for example in examples for value in example.column(t)] for t in predictions[0]}
+        targets = [t for t, values in gold.items() if any(value != EMPTY for value in values)] or list(gold)
         return score_tags(gold, {t: [value for found in predictions for value in found[t]] for t in targets})
 
     def as_text(self, example: ColumnSentence, prediction: TagPrediction) -> str:
