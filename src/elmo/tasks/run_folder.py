@@ -281,7 +281,8 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
     """
     values = read_json(folder / CONFIG)
     if not isinstance(values, dict) or "recipe" not in values:
-        raise ElmoError(f"{folder / CONFIG}: key 'recipe' is missing; is it a run folder of a task?")
+        what = "; it is a biLM, on which 'elmo task train' trains a model of a task" if is_native(folder) else ""
+        raise ElmoError(f"{folder / CONFIG}: key 'recipe' is missing; is it a run folder of a task?{what}")
     values = cast("dict[str, Any]", values)
     config = from_mapping(RunConfig, {k: v for k, v in values.items() if k != "recipe"}, str(folder / CONFIG))
     if config.format > FORMAT:
@@ -343,8 +344,8 @@ def _require_same(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabular
     known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
     if (difference := _difference(before, config) or changed_key(known, recipe, CHANGEABLE)) is not None:
         raise ElmoError(f"{folder}: was started with {difference}; choose another run folder")
-    if (folder / RESULTS).exists() and known != recipe:
-        raise ElmoError(f"{folder}: was finished with other settings; choose another run folder")
+    if (folder / RESULTS).exists() and (difference := changed_key(known, recipe, ())) is not None:
+        raise ElmoError(f"{folder}: was finished with other settings ({difference}); choose another run folder")
     kept = {name: list(words) for name, words in vocabularies.items()}
     if (folder / VOCABULARIES).exists() and read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES) != kept:
         raise ElmoError(
