@@ -46,6 +46,11 @@ def test_raw_text_without_a_tokenizer_gets_a_warning(text, tmp_path):
     assert run(tmp_path / "words", treebank, "--text", "conllu").stderr == ""
 
 
+def test_a_text_that_is_named_twice_gets_a_note(text, tmp_path):
+    result = run(tmp_path / "corpus", text, tmp_path / "*.txt", "--tokenizer", "ptb")
+    assert result.stderr == f"elmo: {text}: is named more than once, and read as often\n"
+
+
 def test_words_that_are_cut_get_a_note(tmp_path):
     (tmp_path / "text.txt").write_text("एक अष्टाध्यायीसूत्रपाठः .\n" * 3, encoding="utf-8")
     note = "elmo: 33.3% of the tokens have 48 bytes or more in UTF-8, of which a model sees the first 48; to keep more"

@@ -522,7 +522,10 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
         ),
         (make_config(files, recipe(training__max_epochs=2)), r"with other settings \(training\.max_epochs: 1, not 2\)"),
         (make_config(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
-        (make_config(files, recipe(), "model"), r"model.config\.json: key 'recipe' is missing; is it a run folder of.*a biLM"),
+        (
+            make_config(files, recipe(), "model"),
+            r"model.config\.json: key 'recipe' is missing; is it a run folder of.*a biLM",
+        ),
     ]
     for config, says in others:
         with pytest.raises(ElmoError, match=says):

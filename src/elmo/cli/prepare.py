@@ -1,5 +1,6 @@
 """`elmo prepare`: turn text files into a corpus folder."""
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ from elmo.cli.shared import (
     is_given,
     json_option,
     note_on_text,
+    print_note,
     print_result,
     reading_options,
 )
@@ -103,6 +105,8 @@ def command(
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:
         click.echo(f"elmo: {note}", err=True)
     note_on_text(paths, text, encoding)
+    for path in (path for path, number in Counter(paths).items() if number > 1):
+        print_note(path, "is named more than once, and read as often")
     was_there = folder.exists()  # `prepare` opens it if it is the same corpus, and refuses it otherwise
     corpus = prepare(
         paths,

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from elmo.cli.shared import STOPPED, device_option, examples, json_option, note_on_text, print_result, set_option
+from elmo.cli.shared import (
+    STOPPED,
+    device_option,
+    examples,
+    json_option,
+    note_on_text,
+    print_note,
+    print_result,
+    set_option,
+)
 from elmo.errors import ElmoError
 from elmo.wording import perplexity_text
 
@@ -152,6 +161,7 @@ def command(
 def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: str | None) -> list[list[str]]:
     """Read held-out text as the corpus was read, but run no code that only the corpus names."""
     from elmo.text.conllu import layout_by_name, refuse_tokenizer
+    from elmo.text.prepare import is_made_of
     from elmo.text.reading import expand, read_some
     from elmo.text.tokenizers import refuse_function
 
@@ -164,6 +174,8 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: st
         refuse_function(tokenizer, f"{corpus.folder}:", f"if you trust it, add --tokenizer {tokenizer}")
         if tokenizer == "whitespace":
             note_on_text(paths, reading.text, reading.encoding)
+    if any(is_made_of(corpus.folder, Path(each)) for each in paths):
+        print_note(path, "is a text that the corpus was made from, on which no model is tested; hold another one out")
     return read_some(path, replace(reading, tokenizer=tokenizer))
 
 

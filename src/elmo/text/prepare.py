@@ -370,6 +370,12 @@ def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
     raise ElmoError(f"{folder}: exists already; remove it, or choose another folder for the corpus")
 
 
+def is_made_of(folder: Path, path: Path) -> bool:
+    """Return whether a corpus was made from a file with the contents of this one, as far as it is known."""
+    made_of = read_description(folder).get("made_of") or {}
+    return path.is_file() and _size_and_digest(path) in made_of.get("inputs", [])
+
+
 def _size_and_digest(path: Path) -> dict[str, Any]:
     """Return the size of a file and its SHA-256."""
     return {"bytes": path.stat().st_size, "sha256": digest_of(path)}
