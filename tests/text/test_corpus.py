@@ -142,6 +142,7 @@ def test_every_flipped_bit_is_noticed(folder):
         ("tokens.bin", "<i4", 1, 5, r"tokens\.bin: is damaged \(an id is not between 0 and 4\)"),
         ("tokens.bin", "<i4", 1, -1, r"tokens\.bin: is damaged"),
         ("sentences.bin", "<i8", 0, 1, r"sentences\.bin: is damaged \(sentences don't follow one another\)"),
+        ("sentences.bin", "<i8", 1, 0, r"sentences\.bin: is damaged"),
         ("sentences.bin", "<i8", 1, 5, r"sentences\.bin: is damaged"),
         ("sentences.bin", "<i8", 2, 1 << 40, r"sentences\.bin: is damaged"),
         ("characters.npy", "<i2", -1, 262, r"characters\.npy: is damaged \(an id is not between 0 and 261\)"),

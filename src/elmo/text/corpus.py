@@ -209,7 +209,7 @@ class Corpus:
                 )
 
         starts = self.starts
-        if starts[0] != 0 or starts[-1] != self.num_tokens or (starts[1:] < starts[:-1]).any():
+        if starts[0] != 0 or starts[-1] != self.num_tokens or (starts[1:] <= starts[:-1]).any():
             raise ElmoError(f"{self.folder / SENTENCES}: is damaged (sentences don't follow one another); {_AGAIN}")
         # A part at a time: a corpus may be larger than the memory.
         for name, ids, most in (
