@@ -195,9 +195,10 @@ class Corpus:
         return corpus
 
     def verify(self) -> None:
-        """Compare all files with their checksums, and all numbers in them with their ranges: a second per gigabyte.
+        """Compare all files with their checksums, and all numbers in them with their ranges.
 
-        Corpora from older versions, which stored no checksums of files, pass if their numbers do.
+        This takes a second or two per gigabyte. Corpora from older versions, which stored no checksums of files, pass
+        if their numbers do.
 
         Raises:
             ElmoError: If the contents of a file differ or are out of range; the message names the first such file.
