@@ -175,7 +175,7 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: st
         if tokenizer == "whitespace":
             note_on_text(paths, reading.text, reading.encoding)
     if any(is_made_of(corpus.folder, Path(each)) for each in paths):
-        print_note(path, "is a text that the corpus was made from, on which no model is tested; hold another one out")
+        print_note(path, "is a text that the corpus was made from, and perplexity on it says little; hold another out")
     return read_some(path, replace(reading, tokenizer=tokenizer))
 
 
