@@ -319,6 +319,18 @@ def checksum_of_weights(weights: Mapping[str, AnyArray]) -> str:
     return checksum({name: as_float32(array) for name, array in weights.items()}, {})
 
 
+def versions(paths: Iterable[Path]) -> list[tuple[int, int, int] | None]:
+    """Return what tells each file from one that `write_all` replaces it with; None for a file that isn't there."""
+    found: list[tuple[int, int, int] | None] = []
+    for path in paths:
+        try:
+            facts = path.stat()
+            found.append((facts.st_ino, facts.st_mtime_ns, facts.st_size))
+        except OSError:
+            found.append(None)
+    return found
+
+
 def remove_partial(folder: Path) -> None:
     """Remove the temporary files that `write_all` left in `folder` when its process was killed.
 

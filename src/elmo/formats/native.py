@@ -29,6 +29,7 @@ from elmo.formats.files import (
     read_arrays,
     read_json,
     to_array,
+    versions,
     write_all,
     write_arrays,
     write_json,
@@ -97,25 +98,13 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
             weights are ignored instead, because the model is useful without them.
     """
     while True:
-        versions = _versions(folder)
+        before = versions(folder / name for name in FILES)
         try:
             return _load(folder, is_named=is_named, with_softmax=with_softmax, with_types=with_types)
         except ElmoError:
             # A training replaces one file after the other, which may have happened meanwhile.
-            if _versions(folder) == versions:
+            if versions(folder / name for name in FILES) == before:
                 raise
-
-
-def _versions(folder: Path) -> list[tuple[int, int, int] | None]:
-    """Return what tells the files of a folder from those that they are replaced with."""
-    found: list[tuple[int, int, int] | None] = []
-    for name in FILES:
-        try:
-            facts = (folder / name).stat()
-            found.append((facts.st_ino, facts.st_mtime_ns, facts.st_size))
-        except OSError:
-            found.append(None)
-    return found
 
 
 def _load(folder: Path, *, is_named: bool, with_softmax: bool, with_types: bool) -> Model:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from elmo.errors import ElmoError
@@ -79,14 +78,13 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
     # The pieces of a line that has not ended yet. They are joined only once: adding to a string would copy a very long
     # line again for each block.
     parts: list[str] = []
-    num_lines = length = 0  # of the lines before, and of the parts in characters
     is_first = is_one_line = True
     for data in _read_bytes(str(path), advance):
         if is_first and (what := describe_non_text(data)):
             if str(path) == STDIN:  # has no name that could end in .gz
                 what = what.partition(", or let its name")[0]
             raise ElmoError(f"{shown_name(path)}: {what}")
-        if is_first and _is_utf8_read_as(encoding, data):
+        if is_first and not _is_unicode(encoding) and _count_beyond_ascii(data) >= FEWEST_CHARACTERS:
             raise ElmoError(f"{shown_name(path)}: is UTF-8, and not {encoding.upper()}. {_WITHOUT_ENCODING}")
         text = decode(data)
         if is_first and text:
@@ -101,15 +99,8 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
         if newline:
             yield "".join((*parts, lines, newline)).replace("\r\n", "\n")[:-1]
             parts.clear()
-            num_lines, length = num_lines + lines.count("\n") + 1, 0
             is_one_line = False
         parts.append(rest)
-        length += len(rest)
-        if length > LONGEST_LINE:
-            raise ElmoError(
-                f"{shown_name(path)}, line {num_lines + 1}: longer than {LONGEST_LINE:,} characters; is it text? If it "
-                "is, break the line, for instance by 'fold -s -w 10000'"
-            )
     if last := "".join(parts):
         last = last.removesuffix("\r")
         yield last.replace("\r", "\n") if is_one_line else last
@@ -145,13 +136,14 @@ def check_encoding(encoding: str) -> None:
 
 
 def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
-    """Return a function that decodes block after block, and that names the line of bytes that it cannot decode."""
+    """Return a function that decodes block after block, and names a line that is too long or that it can't decode."""
     check_encoding(encoding)
     decoder = codecs.getincrementaldecoder(encoding)()
-    num_lines, is_utf8 = 0, False  # whether a character has shown that the text is UTF-8
+    num_lines = length = 0  # of the lines before, and of the one that has not ended yet in characters
+    is_utf8 = False  # whether a character has shown that the text is UTF-8
 
     def decode(data: bytes) -> str:
-        nonlocal num_lines, is_utf8
+        nonlocal num_lines, length, is_utf8
         try:
             text = decoder.decode(data, not data)  # no data means the end: an incomplete character is an error then
         except UnicodeError as error:
@@ -178,25 +170,33 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
                 "be written to any file; remove it"
             ) from None
         num_lines += text.count("\n")
+        length = len(text) - 1 - end if (end := text.rfind("\n")) >= 0 else length + len(text)
+        if length > LONGEST_LINE:
+            raise ElmoError(
+                f"{shown_name(path)}, line {num_lines + 1}: longer than {LONGEST_LINE:,} characters; is it text? If it "
+                "is, break the line, for instance by 'fold -s -w 10000'"
+            )
         is_utf8 = is_utf8 or not text.isascii()
         return text
 
     return decode
 
 
-def _is_utf8_read_as(encoding: str, beginning: bytes) -> bool:
-    """Return whether the beginning of a file is UTF-8 that another encoding would turn into other characters.
+def _is_unicode(encoding: str) -> bool:
+    return codecs.lookup(encoding).name.startswith("utf")
+
+
+def _count_beyond_ascii(data: bytes) -> int:
+    """Count the characters that are not ASCII in bytes that are UTF-8, of which the last may be cut off; 0 if not.
 
     Encodings with one byte a character decode anything. A text of them that is not English has next to no pair of
     characters that would be one of UTF-8, and other pairs everywhere.
     """
-    if codecs.lookup(encoding).name.startswith("utf"):
-        return False
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(beginning)
+        text = codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:
-        return False
-    return len(text) - len(text.encode("ascii", "ignore")) >= FEWEST_CHARACTERS
+        return 0
+    return len(text) - len(text.encode("ascii", "ignore"))
 
 
 def _byte(error: UnicodeDecodeError) -> str:
@@ -204,12 +204,11 @@ def _byte(error: UnicodeDecodeError) -> str:
 
 
 def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecodeError) -> str:
-    with suppress(UnicodeDecodeError):
-        if not codecs.getincrementaldecoder("utf-8")().decode(error.object).isascii():
-            return (
-                f"{shown_name(path)}, line {line}: not valid {encoding.upper()} ({_byte(error)}), but valid UTF-8. "
-                f"{_WITHOUT_ENCODING}"
-            )
+    if _count_beyond_ascii(error.object):
+        return (
+            f"{shown_name(path)}, line {line}: not valid {encoding.upper()} ({_byte(error)}), but valid UTF-8. "
+            f"{_WITHOUT_ENCODING}"
+        )
     # In latin-1, the bytes 0x80 to 0x9F are control characters, which no text has. In Windows-1252 they are quotes,
     # dashes and the like. In UTF-8 they are parts of characters, which are not looked at here.
     strange = error.object.decode("utf-8", "surrogateescape")
