@@ -204,6 +204,26 @@ def test_a_bilm_in_lower_case_reads_lower_case(files: Path, recipe: Recipe) -> N
     Experiment(kept).run()
 
 
+@pytest.mark.parametrize(
+    ("words", "lowercase", "says"), [("same", False, False), ("other", False, True), ("lower", True, False)]
+)
+def test_a_bilm_that_does_not_know_the_words_is_noted(
+    words: str, lowercase: bool, says: bool, files: Path, recipe: Recipe
+) -> None:
+    """As one of another language does not. Words are looked up as the biLM reads them."""
+    known = {word for line in (files / "train.conll").read_text().split("\n") for word in line.split()[:1]}
+    vocabulary = {"same": known, "other": {"a", "b"}, "lower": {word.lower() for word in known}}[words]
+    model = make_model()
+    model.text = TextConfig(lowercase=lowercase, oov_rate=0.01, language="fi")
+    formats.save_native(model, files / "finnish")
+    (files / "finnish" / "vocabulary.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *sorted(vocabulary)]) + "\n")
+    notes = Experiment(make_config(files, recipe(), elmo="finnish")).notes
+    assert len(notes) == says
+    pattern = r".*train\.conll: 100% of the first \d+ tokens are not among the model's words .* of the model \(fi\)"
+    assert all(re.match(pattern, note) for note in notes)
+    assert Experiment(make_config(files, recipe(), "baseline", elmo=None)).notes == []
+
+
 def test_a_bilm_in_lower_case_is_tuned_on_lower_case(files: Path, recipe: Recipe) -> None:
     save_in_lower_case(files / "model")
     result = finetune_for_task(Experiment(make_config(files, recipe())), files / "tuned")

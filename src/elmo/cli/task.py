@@ -133,8 +133,8 @@ def train(
     if no_bilm and options["elmo"] == NO_ELMO:
         raise ElmoError("--no-bilm: has no effect without ELMo; leave it out")
     experiment = Experiment(ExperimentConfig(task, loaded, out, with_bilm=not no_bilm, num_seeds=seeds, **options))
-    if experiment.note:
-        click.echo(f"elmo: {experiment.note}", err=True)
+    for note in experiment.notes:
+        click.echo(f"elmo: {note}", err=True)
     if tuned is not None:
         try:
             result = finetune_for_task(experiment, tuned)

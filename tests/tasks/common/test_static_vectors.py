@@ -275,9 +275,9 @@ def test_coverage_counts_each_sentence_once(files: Path, recipe: Recipe) -> None
     (files / "train.conll").write_text(text + text + "Ann\tB-PER\nB\tO\nB\tO\n")
     settings = recipe(words__vectors=str(files / "v.txt"), words__dim=2)
     train = str(files / "train.conll")
-    note = Experiment(ExperimentConfig("ner", settings, files / "run", train, train)).note
+    notes = Experiment(ExperimentConfig("ner", settings, files / "run", train, train)).notes
     covered = "vectors for 2 of the data's 3 words (66.7 %) and 4 of its 5 tokens (80.0 %); 2 words are kept in all"
-    assert note == f"{files / 'v.txt'}: {covered}"
+    assert notes == [f"{files / 'v.txt'}: {covered}"]
 
 
 @pytest.mark.parametrize(("trainable", "says"), [(False, True), (True, False)])
@@ -287,6 +287,6 @@ def test_vectors_without_a_file_are_trained(trainable: bool, says: bool, files: 
         "ner", recipe(words__trainable=trainable), files / "run", *[str(files / "train.conll")] * 2
     )
     experiment = Experiment(config)
-    assert (experiment.note is not None) == says
-    assert experiment.note is None or "are random at first and are trained" in experiment.note
+    assert len(experiment.notes) == says
+    assert all("are random at first and are trained" in note for note in experiment.notes)
     assert recipe(words__trainable=trainable).words.are_trained
