@@ -42,7 +42,7 @@ def test_other_figures_give_another_verdict(page: ModuleType) -> None:
     verdicts = [claim.verdict for claim in page.layers(layers(scores))]
     assert verdicts == [
         "**agrees**: NER: 46.0 and 40.0",
-        "**level**: NER (level): 46.5 and 46.0",
+        "**undecided**: NER (undecided): 46.5 and 46.0",
         "no figures to compare",
         "**agrees**: NER: 46.5 and 47.0",
         "no figures to compare",
@@ -53,7 +53,7 @@ def test_seeds_tell_what_chance_makes(page: ModuleType) -> None:
     """A gain of six points is more than chance for one seed (see TRAINED), but not if seeds differ by three points."""
     cells = {p.TOP: 46.0, p.BASELINE: 40.0}
     table = Table("", "", [], {"NER": cells}, spread={"NER": {p.TOP: 3.0, p.BASELINE: 0.1}})
-    assert [case.verdict.name for case in page.above(table, p.TOP, p.BASELINE)] == ["LEVEL"]
+    assert [case.verdict.name for case in page.above(table, p.TOP, p.BASELINE)] == ["UNDECIDED"]
     assert [case.verdict.name for case in page.above(one("", "NER", cells), p.TOP, p.BASELINE)] == ["SO"]
     assert [case.verdict.name for case in page.above(one("", "NER", cells), p.BASELINE, p.TOP)] == ["NOT_SO"]
 
@@ -99,20 +99,24 @@ LAYERS = ["chance", "layer 0", "layer 1", "layer 2"]
     ("name", "tables", "verdicts"),
     [
         ("placement", [one("", "SNLI", {p.INPUT: 60.0, p.BOTH: 72.0, p.OUTPUT: 66.0})], ["differs", "agrees", "no"]),
-        ("placement", [one("", "NER", {p.INPUT: 69.0, p.BOTH: 63.0, p.OUTPUT: 66.0})], ["level", "no", "no"]),
+        ("placement", [one("", "NER", {p.INPUT: 69.0, p.BOTH: 63.0, p.OUTPUT: 66.0})], ["undecided", "no", "no"]),
         ("placement", [one("", "SRL", {p.INPUT: 69.0, p.BOTH: 63.0, p.OUTPUT: 66.0})], ["agrees", "no", "agrees"]),
-        ("placement", [one("", "SRL", {p.INPUT: 69.0, p.BOTH: 70.0, p.OUTPUT: 67.0})], ["level", "no", "level"]),
+        (
+            "placement",
+            [one("", "SRL", {p.INPUT: 69.0, p.BOTH: 70.0, p.OUTPUT: 67.0})],
+            ["undecided", "no", "undecided"],
+        ),
         ("placement", [one("", "SRL", {p.INPUT: 69.0, p.BOTH: 63.0, p.OUTPUT: 75.0})], ["differs", "no", "agrees"]),
         (
             "layers",
             [one("", "SRL", {p.BASELINE: 58.0, p.TOP: 64.0, p.TOP_UNSCALED: 40.0, p.AVERAGE: 79.0, p.MIX: 73.0})],
             ["agrees", "agrees", "differs", "no", "agrees"],
         ),
-        ("layers", [one("", "SNLI", {p.BASELINE: 58.0, p.TOP_UNSCALED: 60.0})], ["no", "no", "no", "no", "level"]),
+        ("layers", [one("", "SNLI", {p.BASELINE: 58.0, p.TOP_UNSCALED: 60.0})], ["no", "no", "no", "no", "undecided"]),
         (
             "layers",
             [one("", "NER", {p.BASELINE: 60.0, p.TOP: 63.0, p.AVERAGE: 75.0, p.MIX: 69.0})],
-            ["level", "agrees", "no", "differs", "no"],
+            ["undecided", "agrees", "no", "differs", "no"],
         ),
         (
             "neighbors",
@@ -147,7 +151,7 @@ LAYERS = ["chance", "layer 0", "layer 1", "layer 2"]
                 one("", "SST-5", {p.BEFORE: 90.0, p.AFTER: 50.0}),
                 Table("", "", [], {"SST-5": {p.BEFORE: 44.0, p.AFTER: 45.5}, "SNLI": {p.BEFORE: 60.0, p.AFTER: 61.0}}),
             ],
-            ["agrees", "level", "agrees"],
+            ["agrees", "undecided", "agrees"],
         ),
     ],
 )
@@ -166,7 +170,9 @@ def test_the_page_has_what_is_there_and_says_what_is_not(
     page.main()
     text = (tmp_path / "docs" / "analysis.md").read_text()
     assert "We tested 3 statements of the paper:" in text
-    assert "| hold here in all cases | 2 |\n| hold in some cases | 0 |\n| hold in no case | 0 |\n| are level" in text
+    assert (
+        "| hold here in all cases | 2 |\n| hold in some cases | 0 |\n| hold in no case | 0 |\n| are undecided" in text
+    )
     assert "For another 2 there are no figures to compare, because a task was not run" in text
     assert "| NER | here | 40.0 | 39.0 | 44.5 | 45.0 |" in text
     assert "![Layers](analysis/layers.svg)" in text

@@ -82,13 +82,13 @@ class Verdict(Enum):
     """Whether figures agree with a statement. A difference that may be due to chance says neither."""
 
     SO = ""
-    LEVEL = " (level)"
+    UNDECIDED = " (undecided)"
     NOT_SO = " (not so)"
 
     @classmethod
     def of(cls, difference: float, margin: float = 0.0) -> Verdict:
         """Judge a difference that should be positive."""
-        return cls.SO if difference > margin else cls.NOT_SO if difference < -margin else cls.LEVEL
+        return cls.SO if difference > margin else cls.NOT_SO if difference < -margin else cls.UNDECIDED
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Claim:
     def _word(self) -> str:
         if self.held:
             return "agrees" if self.held == len(self.cases) else f"agrees in {self.held} of {len(self.cases)}"
-        return "differs" if self.fails else "level"
+        return "differs" if self.fails else "undecided"
 
     @property
     def fails(self) -> bool:
@@ -160,7 +160,8 @@ def alike(table: Table, row: str, one: str, other: str) -> list[Case]:
     """Judge whether two figures of one of our rows differ by no more than may be due to chance."""
     found = (case for case in above(table, one, other) if case.name == row)
     return [
-        Case(case.name, case.figures, Verdict.SO if case.verdict is Verdict.LEVEL else Verdict.NOT_SO) for case in found
+        Case(case.name, case.figures, Verdict.SO if case.verdict is Verdict.UNDECIDED else Verdict.NOT_SO)
+        for case in found
     ]
 
 
@@ -297,7 +298,7 @@ def weights(finding: Finding) -> list[Claim]:
         for row, cells in rows.items()
         if row.endswith("input")
     ]
-    level = [
+    equal = [
         Case(row, shown[row], Verdict.of(FAR_APART - (max(cells.values()) - min(cells.values()))))
         for row, cells in rows.items()
         if row.endswith("output")
@@ -305,7 +306,7 @@ def weights(finding: Finding) -> list[Claim]:
     why = "weights hardly move under a large λ or in few steps"
     return [
         Claim("At the input, the first biLSTM layer has the largest weight.", first, why),
-        Claim("At the output, weights are about level.", level),
+        Claim("At the output, weights are about equal.", equal),
     ]
 
 
@@ -371,12 +372,12 @@ def summary(findings: Mapping[str, Finding], claims: Mapping[str, Sequence[Claim
     measured = [claim for claim in known if claim.cases]
     whole = sum(claim.held == len(claim.cases) for claim in measured)
     partly = sum(claim.held > 0 for claim in measured) - whole
-    level = sum(claim.held == 0 and not claim.fails for claim in measured)
+    undecided = sum(claim.held == 0 and not claim.fails for claim in measured)
     rows = {
         "hold here in all cases": whole,
         "hold in some cases": partly,
-        "hold in no case": len(measured) - whole - partly - level,
-        "are level (see below), so that nothing can be said": level,
+        "hold in no case": len(measured) - whole - partly - undecided,
+        "are undecided (see below), so that nothing can be said": undecided,
     }
     table = "".join(f"| {name} | {number} |\n" for name, number in rows.items())
     text = f"We tested {len(measured)} statements of the paper:\n\n| | statements |\n|---|---|\n{table}\n"

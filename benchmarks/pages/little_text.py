@@ -82,8 +82,8 @@ recipe. That key only affects prediction, so they were scored with it afterwards
 
 *LiBERTus* is a transformer (RoBERTa) pretrained from scratch on the thirteen
 training sets of SIGTYP 2024, with spaCy's tagger. Its scores are those of its model
-cards; we don't know of which set. *hu_core_news_md* is HuSpaCy's model, whose vectors
-are of a web corpus of billions of words, with its published scores.
+cards, which do not say on which set. *hu_core_news_md* is HuSpaCy's model, with its
+published scores. Its vectors were trained on a web corpus of billions of words.
 
 `benchmarks/experiments/little_text.py` trained all others, and
 `benchmarks/pages/little_text.py` wrote this page. What else was tried is in the
@@ -97,8 +97,8 @@ FIGURES = (
     "otherwise for the validation set, as for the four old languages (5,724, 4,764, 2,729 and 3,792 words: "
     r"`xzcat SET_valid.conllu.xz | grep -cP '^\d+\t'`). That set also chose the epoch and the step "
     "of the biLM that was kept. For some of them, [earlier trainings](lab-notes.md#which-lemma-is-right-one-that-was-"
-    "seen-before) had chosen the recipe's schedule and `known_lemma_bonus` by it, too. So these scores are "
-    "somewhat too high for new text. Those with ELMo may be so by more: the validation sets of Gothic and Sanskrit "
+    "seen-before) had chosen the recipe's schedule and `known_lemma_bonus` by it, too. So scores on "
+    "new text will be somewhat lower, and those with ELMo may drop more: the validation sets of Gothic and Sanskrit "
     "also chose [where ELMo enters the tagger](lab-notes.md#does-a-bilm-of-the-treebanks-own-sentences-help-a-tagger) "
     "and [how a biLM is trained on little text](lab-notes.md#little-text-word-dropout-and-an-average-of-the-weights). "
     "The minutes are those of the shortest and the longest training."
@@ -117,8 +117,9 @@ are for the test set, which consists of newspaper text.
 Those of a million words and more were stopped after twenty minutes, when they had read
 their text 2.6 times and 1.2 times instead of ten times. A biLM with a lower perplexity
 [made no better
-tags](lab-notes.md#does-a-better-bilm-make-better-tags-of-hungarian) (one seed). From 1
-to 1.77 million words, which a larger biLM read fewer times, scores hardly changed.
+tags](lab-notes.md#does-a-better-bilm-make-better-tags-of-hungarian) (one seed). Scores
+with 1.77 million words hardly differ from those with 1 million. That biLM is larger,
+and read its text fewer times.
 
 """
 
@@ -328,9 +329,9 @@ def _beyond_chance(pairs: Mapping[str, Mapping[str, tuple[list[float], list[floa
     number = min(map(len, differences.values()))
     limit = float(student.ppf(1 - LEVEL / len(differences) / 2, number - 1)) / number**0.5
     return (
-        f"{text} With {number} seeds, the first one passes only if it is {limit:.0f} times its deviation, so the "
-        "others are undecided rather than zero. Not counted is chance in pretraining, since all seeds of a row share "
-        "one biLM, and in the choice of the sentences that are scored."
+        f"{text} With {number} seeds, even the clearest difference passes only if it is {limit:.0f} times its standard "
+        "deviation, so the others are undecided rather than zero. Two sources of chance are not counted: pretraining, "
+        "since all seeds of a row share one biLM, and the choice of the sentences that are scored."
     )
 
 
@@ -385,7 +386,7 @@ def _novels(runs: Sequence[Run], static: Sequence[Run]) -> str:
         )
     )
     table += f"| {model} | | {' | '.join(map(str, scores))} | | |\n"
-    alt = "Three curves that mostly rise with the number of words, and the published scores as level lines"
+    alt = "Three curves that mostly rise with the number of words, and the published scores as horizontal lines"
     return f"{NOVELS_HEAD}{table}\n![{alt}]({PICTURE})\n\n"
 
 

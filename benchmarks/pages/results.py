@@ -77,9 +77,9 @@ $examples
   after its text: [a million tokens of
   Spanish](lab-notes.md#spanish-names-with-a-bilm-of-a-million-tokens), the sentences of the
   training set and three times as much news, read ten times in 71 minutes of one thread.
-- Both models of a data set had the same limit of epochs, and reached it. Those of WNUT-17
-  ended earlier, when the dev score had not risen for ten epochs. `training.max_minutes` ended
-  no training.
+- Both models of a data set had the same limit of epochs. All reached it except those of WNUT-17,
+  which ended when the dev score had not risen for ten epochs. `training.max_minutes` ended no
+  training.
 - ELMo learns faster. So a limit of epochs favors it where the baseline still rises: all baselines
   of WikiGold and of `snli-captions` are best in their last epoch, two of three of `conll2002`, three
   of five of `sst5`, and both models of `squad`. Longer training would probably lower these gains. An
@@ -158,8 +158,8 @@ following, task by task:
   So in equal time ELMo brings nothing here. Both still improve.
 - **Entailment.** With ELMo the model learns faster at first, but [ends no
   better](lab-notes.md#entailment-on-captions-with-three-seeds-a-quick-start-and-no-gain). After
-  six epochs, the model with ELMo is seventeen points ahead; after eighteen epochs, both are
-  level. A likely reason is that captions consist of few and common words, which the training
+  six epochs, the model with ELMo is seventeen points ahead; after eighteen epochs, neither is
+  ahead. A likely reason is that captions consist of few and common words, which the training
   set itself teaches. Other places for ELMo, other penalties and other dropouts [did not change
   that](lab-notes.md#entailment-with-elmo-other-places-penalties-and-dropouts). [Four models with
   ELMo](lab-notes.md#entailment-answered-by-four-models-together) that predict together gain 0.5

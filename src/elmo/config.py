@@ -81,8 +81,8 @@ class CharCNNConfig:
         widest = max(width for width, _ in self.filters)
         if not self.max_characters_per_token >= 3 or widest > self.max_characters_per_token:
             raise ElmoError(
-                f"char_cnn.max_characters_per_token: {self.max_characters_per_token} holds no word "
-                f"(at least 3, and the widest filter is {widest})"
+                f"char_cnn.max_characters_per_token: {self.max_characters_per_token} is too small; "
+                f"it must be at least 3, and at least {widest}, the width of the widest filter"
             )
         if self.max_characters_per_token > MAX_CHARACTERS:
             raise ElmoError(

@@ -290,7 +290,9 @@ def test_a_file_that_was_made_meanwhile_is_kept(name: str, tmp_path: Path) -> No
     path, other = tmp_path / name, tmp_path / name.replace(".", "-3.")
     for taken in (path, tmp_path / name.replace(".", "-2.")):
         taken.write_text("precious")
-    with pytest.raises(ElmoError, match=rf"{name}: has been made meanwhile, .*the vectors are in .*{other.name}$"):
+    with pytest.raises(
+        ElmoError, match=rf"{name}: was created by another program in the meantime; the vectors are in .*{other.name}$"
+    ):
         write_word_vectors(path, list("ab"), np.eye(2, dtype=np.float32))
     assert path.read_text() == "precious"
     assert load_word_vectors(str(other)).index_to_key == ["a", "b"]

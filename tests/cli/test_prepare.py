@@ -48,7 +48,7 @@ def test_raw_text_without_a_tokenizer_gets_a_warning(text, tmp_path):
 
 def test_a_text_that_is_named_twice_gets_a_note(text, tmp_path):
     result = run(tmp_path / "corpus", text, tmp_path / "*.txt", "--tokenizer", "ptb")
-    assert result.stderr == f"elmo: {text}: is named more than once, and read as often\n"
+    assert result.stderr == f"elmo: {text}: is named more than once, and is read each time\n"
 
 
 def test_words_that_are_cut_get_a_note(tmp_path):

@@ -364,7 +364,7 @@ def test_a_file_that_appears_meanwhile_is_kept(model: Embedder, tmp_path: Path, 
         path.write_bytes(b"precious")
         yield from SENTENCES
 
-    with pytest.raises(ElmoError, match=rf"a\.{ending}: has been made meanwhile, by another program; move it away"):
+    with pytest.raises(ElmoError, match=rf"a\.{ending}: was created by another program in the meantime; move it away"):
         model.write(path, sentences())
     assert path.read_bytes() == b"precious"
     path.unlink()

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     type=click.Choice(["native", "bilm"]),
     default="native",
     show_default=True,
-    help="native: config.json and safetensors. bilm: lm_weights.hdf5 and options.json, which AllenNLP reads.",
+    help="native: config.json and safetensors. bilm: lm_weights.hdf5 and options.json, which bilm-tf and simple_elmo "
+    "read, and AllenNLP if the model has two directions, projections and residual connections.",
 )
 @click.option(
     "--storage",

@@ -89,8 +89,8 @@ def command(
 
     The index knows the file and line of every sentence and, with --metadata, what a table says about the file.
 
-    If the command is interrupted, the same command continues where it stopped. Once the index is complete, it embeds
-    nothing.
+    If the command is interrupted, the same command continues where it stopped. If the index is already complete,
+    nothing is embedded again.
     """
     from elmo.analysis.search import build_index
     from elmo.analysis.search.build import require_target

@@ -53,7 +53,7 @@ NOTED_SHARE = 0.001
     default=50,
     show_default=True,
     metavar="N",
-    help="Most bytes that are read of a word, including two marks for its boundaries.",
+    help="How many bytes of a word are read at most, including two marks for its boundaries.",
 )
 @click.option("--workers", type=int, metavar="N", help="Processes that tokenize. Default: one for each core.")
 @click.option(
@@ -106,7 +106,7 @@ def command(
         click.echo(f"elmo: {note}", err=True)
     note_on_text(paths, text, encoding)
     for path in (path for path, number in Counter(paths).items() if number > 1):
-        print_note(path, "is named more than once, and read as often")
+        print_note(path, "is named more than once, and is read each time")
     was_there = folder.exists()  # `prepare` opens it if it is the same corpus, and refuses it otherwise
     corpus = prepare(
         paths,

@@ -175,7 +175,8 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: st
         if tokenizer == "whitespace":
             note_on_text(paths, reading.text, reading.encoding)
     if any(is_made_of(corpus.folder, Path(each)) for each in paths):
-        print_note(path, "is a text that the corpus was made from, and perplexity on it says little; hold another out")
+        note = "is part of the text that the corpus was made from, so perplexity on it says little; hold out other text"
+        print_note(path, note)
     return read_some(path, replace(reading, tokenizer=tokenizer))
 
 

@@ -67,8 +67,8 @@ precision_option = click.option(
     type=click.Choice(["float32", "bf16", "float16", "int8", "auto"]),
     default="float32",
     show_default=True,
-    help="Precision of the computation. bf16, int8 (CPUs only) and float16 (GPUs only) are faster and less exact. "
-    "auto: bf16 where that is faster.",
+    help="Precision of the computation. bf16, int8 (CPUs only) and float16 (GPUs only) are less exact, and faster on "
+    "many devices, but not on all. auto: bf16 where that is faster, and float32 elsewhere.",
 )
 
 

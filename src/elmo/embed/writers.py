@@ -172,7 +172,7 @@ class _Saving:
                 if self._resumable:
                     self._commit(self._progress)
                 raise ElmoError(
-                    f"{self._work.path}: has been made meanwhile, by another program; move it away, and run "
+                    f"{self._work.path}: was created by another program in the meantime; move it away, and run "
                     "the same command again"
                 )
             notes = self._writer.finish()

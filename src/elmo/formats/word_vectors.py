@@ -63,7 +63,7 @@ def write_word_vectors(
         names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
         other = next(name for name in names if not os.path.lexists(name))
         write_word_vectors(other, words, vectors, counts)
-        raise ElmoError(f"{path}: has been made meanwhile, by another program; the vectors are in {other}")
+        raise ElmoError(f"{path}: was created by another program in the meantime; the vectors are in {other}")
     if path.suffix != KEYED:
         write_all({path: lambda partial: _write_text(partial, words, vectors)})
         return

@@ -125,8 +125,8 @@ def read_rows(path: Path, key: str = "step", columns: Collection[str] = ()) -> l
             return [_read_row(row, key) for row in reader]
         except (ValueError, csv.Error) as error:
             raise ElmoError(
-                f"{path}, line {max(1, reader.line_num)}: is damaged ({error}); fix the line, or remove the file, "
-                "without which the run goes on"
+                f"{path}, line {max(1, reader.line_num)}: is damaged ({error}); fix the line, or remove the file; "
+                "the run can continue without it"
             ) from None
 
 
