@@ -26,7 +26,7 @@ from elmo.errors import ElmoError
 from elmo.formats import sources
 from elmo.formats.card import model_card, table_rows
 from elmo.formats.model import Model
-from elmo.formats.native import SOFTMAX, WEIGHTS
+from elmo.formats.native_files import SOFTMAX, WEIGHTS
 from elmo.pretrain.run_folder import text_facts
 from elmo.text.corpus import Corpus
 from elmo.training.machine import machine_name

@@ -14,7 +14,7 @@ import make_nlpl
 from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
-from elmo.formats import native, sources
+from elmo.formats import native_files, sources
 from make_bilm_hdf5 import WEIGHTS_FILE, make
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -93,7 +93,9 @@ def test_files_of_every_format_are_fetched() -> None:
         "m.tar.bz2",
         "m.tar",
     ]
-    missing = [name for name in (*native.FILES, *others) if not any(fnmatch(name, each) for each in sources.HUB_FILES)]
+    missing = [
+        name for name in (*native_files.FILES, *others) if not any(fnmatch(name, each) for each in sources.HUB_FILES)
+    ]
     assert missing == []
 
 

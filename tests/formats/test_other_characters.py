@@ -18,7 +18,7 @@ import make_tensorflow
 from elmo import formats
 from elmo.config import BiLMConfig
 from elmo.errors import ElmoError
-from elmo.formats.native import CONFIG, WEIGHTS
+from elmo.formats.native_files import CONFIG, WEIGHTS
 from make_bilm_hdf5 import OPTIONS_FILE, Weights, make, make_options, make_weights, write
 from refusing import assert_refused
 

@@ -21,7 +21,7 @@ from elmo.embed import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
-from elmo.formats.native import CONFIG, VOCABULARY, WEIGHTS
+from elmo.formats.native_files import CONFIG, VOCABULARY, WEIGHTS
 from elmo.formats.tensorflow import load_accumulators
 from elmo.formats.words import count_lines
 from elmo.integrations import allennlp, many_langs, simple_elmo

@@ -44,7 +44,8 @@ def command(model: str, as_json: bool) -> None:
         return
     from elmo.formats import load
     from elmo.formats.card import describe_model, without_head
-    from elmo.formats.native import CONFIG, is_native
+    from elmo.formats.native import is_native
+    from elmo.formats.native_files import CONFIG
     from elmo.schema import to_mapping
 
     # A run folder of a task contains a biLM too, in a folder of its own, but what people ask about is the task. Tasks

@@ -119,7 +119,8 @@ def _store_state(
     model: str, paths: list[str], max_sentences: int, device: str, reading: dict[str, Any], as_json: bool
 ) -> None:
     from elmo.embed.warm import mean_state
-    from elmo.formats.native import WARM, save_warm_state
+    from elmo.formats.native import save_warm_state
+    from elmo.formats.native_files import WARM
     from elmo.nn.devices import use_device
     from elmo.text.characters import without_boundaries
     from elmo.text.reading import read_sentences
@@ -156,7 +157,8 @@ def _store_types(
     from elmo.config import BOS, EOS
     from elmo.embed.type_encoder import encode_types
     from elmo.formats.model import require_characters
-    from elmo.formats.native import TYPES, save_types
+    from elmo.formats.native import save_types
+    from elmo.formats.native_files import TYPES
     from elmo.text.reading import read_sentences
 
     with _opened(model, "the vectors", "given token vectors") as (loaded, folder):
@@ -191,7 +193,7 @@ def _store_types(
 
 
 def _remove_types(model: str, as_json: bool) -> None:
-    from elmo.formats.native import TYPES
+    from elmo.formats.native_files import TYPES
     from elmo.formats.sources import is_bundled
     from elmo.targets import alone_in
 

@@ -11,8 +11,8 @@ from spacy.parts_of_speech import IDS
 from spacy.tokens import Doc, Token
 
 from elmo.errors import ElmoError
-from elmo.formats.native import VOCABULARY, WARM
-from elmo.formats.native import WEIGHTS as BILM_WEIGHTS
+from elmo.formats.native_files import VOCABULARY, WARM
+from elmo.formats.native_files import WEIGHTS as BILM_WEIGHTS
 from elmo.integrations.spacy.parts import StoredAsFolder, find_sentences, group_docs
 from elmo.nn.devices import use_device
 from elmo.tasks.checkpoint import WEIGHTS

@@ -19,7 +19,7 @@ from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import Model, load, save_native
 from elmo.formats.model import without_softmax
-from elmo.formats.native import CONFIG, TYPES, VOCABULARY, WEIGHTS
+from elmo.formats.native_files import CONFIG, TYPES, VOCABULARY, WEIGHTS
 from elmo.integrations.spacy.parts import StoredAsFolder, find_sentences, group_docs
 from elmo.text.choice import is_lower_case
 from elmo.text.conllu import without_spaces
