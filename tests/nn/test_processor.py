@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -92,3 +93,25 @@ def test_work_shares_the_threads(total: int, share: int) -> None:
         assert run_in_threads(work, 2) == [(0, share), (1, share)]
     finally:
         torch.set_num_threads(1)
+
+
+def test_an_error_is_raised_when_all_work_has_ended() -> None:
+    """Otherwise a caller that goes on would be changed under its hands, and other errors would be lost."""
+    both, ended = threading.Barrier(2), []
+
+    def work(number: int, threads: int) -> None:
+        both.wait(timeout=60)
+        if number == 0:
+            raise MemoryError("too large")
+        time.sleep(0.2)
+        ended.append(number)
+        raise ValueError("too small")
+
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(MemoryError, match="too large") as raised:
+            run_in_threads(work, 2)
+    finally:
+        torch.set_num_threads(1)
+    assert ended == [1]
+    assert raised.value.__notes__ == ["and at the same time: ValueError('too small')"]

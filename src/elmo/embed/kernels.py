@@ -78,14 +78,14 @@ class Kernels(NamedTuple):
             activation.
         highway: Takes the products (N, 2F) of a highway layer, transform and gate side by side; its input (N, F), which
             it replaces by the output; and the number of threads.
-        run_together: Does as `elmo.nn.processor.run_in_threads`.
+        run_in_threads: Does as `elmo.nn.processor.run_in_threads`.
     """
 
     linear: Callable[[Array, Array | None, str], PackedLinear]
     recurrence: Callable[[Array, Array | None, float | None, float | None, str], PackedRecurrence]
     convolution: Callable[[Sequence[Array], Sequence[Array], str], PackedConvolution]
     highway: Callable[[Array, Array, int], None]
-    run_together: Callable[[Callable[[int, int], Any], int], list[Any]]
+    run_in_threads: Callable[[Callable[[int, int], Any], int], list[Any]]
 
 
 def kernels_for(precision: str) -> Kernels:

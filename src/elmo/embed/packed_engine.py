@@ -67,7 +67,7 @@ class PackedEngine:
                 out[:, number * P : (number + 1) * P] = layer[rows]
             return state
 
-        states = self._kernels.run_together(work, len(self._directions))
+        states = self._kernels.run_in_threads(work, len(self._directions))
         return result[0] if weights else result, before and tuple(states)
 
     def _own_state(self, num_sentences: int, before: StateArrays | None) -> StateArrays:

@@ -23,10 +23,10 @@ _onednn: Any = torch.ops.mkldnn
 
 def make_torch_kernels() -> Kernels:
     """Return the functions of this module. They use as many threads as torch has."""
-    return Kernels(TorchLinear, TorchRecurrence, TorchConvolution, _highway, _run_together)
+    return Kernels(TorchLinear, TorchRecurrence, TorchConvolution, _highway, _run_in_threads)
 
 
-def _run_together(work: Callable[[int, int], T], num: int) -> list[T]:
+def _run_in_threads(work: Callable[[int, int], T], num: int) -> list[T]:
     return run_together(lambda number: work(number, torch.get_num_threads()), num, find_device("cpu"))
 
 

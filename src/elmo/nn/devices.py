@@ -18,7 +18,7 @@ import torch
 
 from elmo.cores import available_cores, bound_cores, physical_cores
 from elmo.errors import ElmoError
-from elmo.nn.processor import THREAD_VARIABLES, name_of, used_threads
+from elmo.nn.processor import THREAD_VARIABLES, name_of, run_all, used_threads
 
 T = TypeVar("T")
 
@@ -100,6 +100,9 @@ def run_together(work: Callable[[int], T], num: int, device: torch.device) -> li
 
     On a CPU each runs with an equal share of torch's threads, or one after the other if there are fewer than `num`
     threads. On a GPU each runs on a stream of its own.
+
+    Raises:
+        Exception: The first error of the work. On a CPU, all of it has ended by then.
     """
     if device.type == "cuda":
         return _on_streams(work, num, device)
@@ -107,7 +110,7 @@ def run_together(work: Callable[[int], T], num: int, device: torch.device) -> li
     if num == 1 or num_threads < num:
         return [work(number) for number in range(num)]
     try:
-        return list(_workers(num, num_threads // num).map(work, range(num)))
+        return run_all(_workers(num, num_threads // num), work, num)
     finally:
         # `set_num_threads` in a worker also changes the number with which threads start that torch has not seen yet.
         torch.set_num_threads(num_threads)

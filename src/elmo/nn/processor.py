@@ -99,11 +99,30 @@ def run_in_threads(work: Callable[[int, int], T], num: int) -> list[T]:
 
     Each may use n threads, an equal share of all. If there are fewer than `num` threads, they run one after the other
     with all of them.
+
+    Raises:
+        Exception: The first error of the work, when all of it has ended.
     """
     total = num_threads()
     if num == 1 or total < num:
         return [work(number, total) for number in range(num)]
-    return list(_workers(num).map(lambda number: work(number, total // num), range(num)))
+    return run_all(_workers(num), lambda number: work(number, total // num), num)
+
+
+def run_all(threads: ThreadPoolExecutor, work: Callable[[int], T], num: int) -> list[T]:
+    """Run `work(0)`, … `work(num - 1)` in `threads` and return their results in order.
+
+    Raises:
+        Exception: The first error of the work, with the others as its notes. All work has ended by then: a caller that
+            goes on, for instance with a smaller batch, must not find it still adding to gradients.
+    """
+    running = [threads.submit(work, number) for number in range(num)]
+    errors = [error for each in running if (error := each.exception()) is not None]
+    if errors:
+        for other in errors[1:]:
+            errors[0].add_note(f"and at the same time: {other!r}")
+        raise errors[0]
+    return [each.result() for each in running]
 
 
 @cache
