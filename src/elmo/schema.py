@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from elmo.errors import ElmoError
@@ -150,26 +150,50 @@ def shown(value: object) -> str:
 
 def require_positive(name: str, value: float | None) -> None:
     """Raise an ElmoError with the name of the key unless a value is a finite number above zero. None passes."""
-    if value is not None and not isinstance(value, Real):
-        raise ElmoError(f"{name}: expected a number, found {shown(value)}")
-    if value is not None and not 0 < value < math.inf:
+    if value is None:
+        return
+    _require_number(name, value)
+    if not 0 < value < math.inf:
         raise ElmoError(f"{name}: {value} is not positive{'' if value <= 0 else ' and finite'}")
+
+
+def require_count(name: str, value: int | None) -> None:
+    """Raise an ElmoError unless a value is a whole number above zero. None passes."""
+    if value is None:
+        return
+    require_whole(name, value)
+    require_positive(name, value)
+
+
+def require_whole(name: str, value: object) -> None:
+    """Raise an ElmoError unless a value is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ElmoError(f"{name}: expected a whole number, found {shown(value)}")
+
+
+def _require_number(name: str, value: object) -> None:
+    # Python takes True and False as numbers.
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ElmoError(f"{name}: expected a number, found {shown(value)}")
 
 
 def require_not_negative(name: str, value: float) -> None:
     """Raise an ElmoError unless a value is zero or above, and finite."""
+    _require_number(name, value)
     if not 0 <= value < math.inf:
         raise ElmoError(f"{name}: {value} is not zero or a positive number")
 
 
 def require_seed(name: str, value: int) -> None:
     """Raise an ElmoError unless a value can be a seed: NumPy and PyTorch both take 32 bits."""
+    require_whole(name, value)
     if not 0 <= value < 1 << 32:
         raise ElmoError(f"{name}: {value} is not between 0 and {(1 << 32) - 1}")
 
 
 def require_share(name: str, value: float) -> None:
     """Raise an ElmoError unless a value is at least 0 and below 1, such as a dropout rate: 1 would drop everything."""
+    _require_number(name, value)
     if not 0 <= value < 1:
         raise ElmoError(f"{name}: {value} is not in [0, 1)")
 

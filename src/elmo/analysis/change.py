@@ -34,7 +34,7 @@ from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.files import write_all
 from elmo.progress import show_progress
-from elmo.schema import require_choice, require_positive
+from elmo.schema import require_choice, require_count
 from elmo.text.reading import lower
 
 MEASURES = ("excess", "apd", "prt")
@@ -171,7 +171,7 @@ class ChangeIndex:
         Raises:
             ElmoError: If fewer than two periods have uses of the word.
         """
-        require_positive("top", top)
+        require_count("top", top)
         word = lower(word) if self.text.corpus.reading.lowercase else word
         mask = self.text.having([word])
         assert mask is not None

@@ -25,7 +25,7 @@ from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.progress import show_progress
-from elmo.schema import require_positive
+from elmo.schema import require_count
 from elmo.text.choice import is_lower_case
 from elmo.text.corpus import Corpus
 
@@ -92,9 +92,9 @@ def type_vectors(
         print(found.names[:10], found.vectors.shape)
         ```
     """
-    require_positive("min_count", min_count)
+    require_count("min_count", min_count)
     if senses != "auto":
-        require_positive("senses", senses)
+        require_count("senses", senses)
     if senses != 1:
         import_extra("faiss", "a word with several senses")
     weights = single_layer_weights(layer, embedder.num_layers)

@@ -38,7 +38,7 @@ def layer_weights(layers: Layers, num_layers: int, name: str = "layers") -> list
     Raises:
         ElmoError: If there is no such choice or layer, or if the weights are not `num_layers` finite numbers.
     """
-    if isinstance(layers, str) and layers not in LAYER_NAMES:
+    if isinstance(layers, bool) or (isinstance(layers, str) and layers not in LAYER_NAMES):
         raise _unknown(layers, name)
     if isinstance(layers, str):
         if layers == "all":
@@ -53,7 +53,10 @@ def layer_weights(layers: Layers, num_layers: int, name: str = "layers") -> list
     # The weights of a trained mix may be a tensor with a gradient. Torch isn't imported only to know one.
     given: Any = layers
     try:
-        weights = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given, np.float64)
+        found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        if found.dtype.kind in "bSU":  # NumPy would turn truth values and texts into numbers
+            raise _unknown(layers, name)
+        weights = np.asarray(found, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise _unknown(layers, name) from None
     if weights.ndim != 1:

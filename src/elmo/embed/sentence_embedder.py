@@ -22,7 +22,7 @@ from elmo.embed.pooling import POOLS, Pool
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
 from elmo.formats.model import STATES, State
-from elmo.schema import require_choice, require_positive, require_text
+from elmo.schema import require_choice, require_count, require_text
 from elmo.text.choice import FEWEST_TOKENS, MOST_TOKENS, how_to_cut, note_on_words
 from elmo.text.located import LocatedSentence, cut_text
 
@@ -375,7 +375,7 @@ class SentenceEmbedder(ABC):
         if pool is not None:
             require_choice("pool", pool, POOLS)
         require_choice("state", state, STATES)
-        require_positive("batch_size", batch_size)
+        require_count("batch_size", batch_size)
         return EmbeddingOptions(layer_weights(layers, self.num_layers), pool, state, batch_size)
 
     def _windows(

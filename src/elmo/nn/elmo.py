@@ -12,7 +12,7 @@ from elmo.errors import ElmoError
 from elmo.nn.bilm import BiLM, BiLMState, TokenEncoder, detach, first_rows, replace_rows, to_device
 from elmo.nn.char_encoder import WordCharEncoder
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.schema import require_positive, require_share
+from elmo.schema import require_count, require_share
 
 WORDS_AT_ONCE = 1024
 """Words of a `WordCache` that are encoded together: few enough for any memory."""
@@ -69,7 +69,7 @@ class ElmoModule(nn.Module):
         word_characters: Tensor | None = None,
     ) -> None:
         super().__init__()
-        require_positive("num_output_representations", num_output_representations)
+        require_count("num_output_representations", num_output_representations)
         require_share("dropout", dropout)
         self.bilm = bilm if requires_grad is None else bilm.requires_grad_(requires_grad)
         self.dropout = dropout

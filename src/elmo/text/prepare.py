@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from elmo.config import MAX_CHARACTERS, SPECIAL_WORDS, UNK_ID
 from elmo.errors import ElmoError
 from elmo.progress import show_progress
-from elmo.schema import require_positive
+from elmo.schema import require_count, require_whole
 from elmo.targets import remove_leftovers, require_parent, sync, unfinished_folder, work_folder_of
 from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
 from elmo.text.conllu import layout_by_name, refuse_tokenizer
@@ -124,7 +124,7 @@ def prepare(
     places = None if places is None else Path(places)
     _check(settings, vocabulary)
     require_language_code(language)
-    require_positive("workers", workers)
+    require_count("workers", workers)
     require_parent(folder)
     source = {"inputs": [Path(path).name for path in paths], "language": language, "license": license}
     source = {key: value for key, value in source.items() if value}
@@ -301,7 +301,10 @@ def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> No
 
 def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
     get_tokenizer(settings.reading.tokenizer)  # an unknown layout is an error of `reading`
-    require_positive("min_count", settings.min_count)
+    require_count("min_count", settings.min_count)
+    require_whole("max_characters", settings.max_characters)
+    if settings.max_vocabulary is not None:
+        require_whole("max_vocabulary", settings.max_vocabulary)
     if settings.max_characters < 3:
         raise ElmoError(f"max_characters: {settings.max_characters} is too few for any word, which needs at least 3")
     if settings.max_characters > MAX_CHARACTERS:

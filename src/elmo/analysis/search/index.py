@@ -21,7 +21,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.sentence_embedder import require_embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
-from elmo.schema import require_positive, to_mapping
+from elmo.schema import require_count, to_mapping
 from elmo.text.characters import refuse_one_string
 from elmo.text.corpus import open_matrix
 
@@ -181,7 +181,7 @@ class ContextIndex:
         Raises:
             ElmoError: If the query or the index has no such use, or the index has no such tag or metadata.
         """
-        require_positive("top", top)
+        require_count("top", top)
         if any_word and among:
             raise ElmoError("any_word and among can't be used together; leave one out")
         top = int(top)  # faiss takes no numbers of NumPy

@@ -21,7 +21,7 @@ from elmo.formats.elmo import load_pair, or_default
 from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.nn.devices import find_device
-from elmo.schema import require_choice, require_positive, shown
+from elmo.schema import require_choice, require_count, shown
 from elmo.targets import require_file_target
 
 Array = NDArray[np.float32]
@@ -151,7 +151,7 @@ class ElmoEmbedder:
 
     def embed_sentences(self, sentences: Iterable[Sentence], batch_size: int = 64) -> Iterator[Array]:
         """Yield all layers (L+1, T, D) of each sentence, in memory that does not grow with their number."""
-        require_positive("batch_size", batch_size)
+        require_count("batch_size", batch_size)
         remaining = iter(sentences)
         while batch := list(islice(remaining, batch_size)):
             yield from self.embed_batch(batch)
