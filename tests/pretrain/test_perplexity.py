@@ -230,3 +230,26 @@ def test_boundaries_in_the_text_are_left_out(tiny_config: object) -> None:
     assert list(score_sentences(model, [*marked, ["<S>", "</S>"]])) == wanted
     replaced = [["<UNK>" if word == "zebra" else word for word in sentence] for sentence in SENTENCES]
     assert Perplexity.of(score_sentences(model, replaced)).num_oov == Perplexity.of(wanted).num_oov == 2
+
+
+def test_arrays_are_sentences_too(tiny_config: object) -> None:
+    model = make_model(tiny_config)
+    arrays = [np.array(sentence) for sentence in SENTENCES if sentence]
+    lists = [sentence for sentence in SENTENCES if sentence]
+    found, expected = (list(score_sentences(model, given, "zero")) for given in (arrays, lists))
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "says"),
+    [
+        ("a b", "expected a list of tokens, found a string"),
+        ((word for word in "ab"), "expected a list of tokens, found generator"),
+        (None, "expected a list of tokens, found NoneType"),
+        (["a", 3], "token 3 is not a string"),
+    ],
+)
+def test_what_is_no_sentence_is_refused(sentence: Any, says: str, tiny_config: object) -> None:
+    """A generator was taken for an empty sentence, since looking for the boundaries had used it up."""
+    with pytest.raises(ElmoError, match=f"^sentence 1: {says}"):
+        list(score_sentences(make_model(tiny_config), [["a"], sentence]))

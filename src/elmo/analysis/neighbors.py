@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from elmo.analysis.origins import Origin
 from elmo.analysis.vectors import run_vectors, unit
-from elmo.embed.batching import check_sentence
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.embed.sentence_embedder import require_embedder
 from elmo.errors import ElmoError
-from elmo.schema import require_positive, require_text
-from elmo.text.characters import refuse_one_string
+from elmo.schema import require_count, require_text
+from elmo.text.characters import check_sentence, refuse_one_string
 from elmo.wording import counted
 
 _WORD = re.compile(r"\w+")
@@ -133,7 +132,7 @@ def find_neighbors(
             print(f"{use.similarity:.3f}", *use.tokens)
         ```
     """
-    require_positive("top", top)
+    require_count("top", top)
     require_embedder(embedder)
     weights = single_layer_weights(layer, embedder.num_layers)
     if query is None and any_word:

@@ -20,8 +20,8 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
-from elmo.schema import require_positive
-from elmo.text.characters import refuse_one_string, refuse_string
+from elmo.schema import require_count
+from elmo.text.characters import check_sentence, refuse_one_string
 
 CONTEXT = 3
 """Number of tokens that a plot quotes on either side of a use."""
@@ -70,7 +70,7 @@ class Separation:
 def mark_uses(sentences: Iterable[Sequence[str]], word: str, *, ignore_case: bool = False) -> Iterator[Annotated]:
     """Annotate the uses of `word` in any tokenized text, without a sense."""
     for number, tokens in enumerate(sentences):
-        refuse_string(tokens, number)
+        check_sentence(tokens, number)
         places = matches(tokens, [word], ignore_case)
         yield Annotated(list(tokens), [Instance(Target(word, ""), place, place + 1, ()) for place in places])
 
@@ -117,7 +117,7 @@ def nearest_uses(
     Raises:
         ElmoError: If `word` is not a token of `query`.
     """
-    require_positive("top", top)
+    require_count("top", top)
     refuse_one_string("query", query)
     if word not in query:
         raise ElmoError(f"the query has no token {word!r}: {' '.join(query)}")

@@ -20,7 +20,7 @@ from elmo.analysis.pos import accuracy, all_tags, embed_tokens, fit_pos
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
-from elmo.text.characters import refuse_strings
+from elmo.text.characters import check_sentence
 from elmo.text.columns import Tagged
 
 MIN_LETTERS = 4
@@ -108,7 +108,8 @@ def with_typos(sentences: Sequence[Sequence[str]], share: float = SHARE, seed: i
     replaced by its neighbor on the keyboard. The same seed gives the same typos on every machine, and a larger share
     adds to the typos of a smaller one.
     """
-    refuse_strings(sentences)
+    for number, sentence in enumerate(sentences):
+        check_sentence(sentence, number)
     if not 0 <= share <= 1:
         raise ElmoError(f"share: {share} is not between 0 and 1")
     noisy = [list(sentence) for sentence in sentences]

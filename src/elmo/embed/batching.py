@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.errors import ElmoError
-from elmo.text.characters import refuse_string
+from elmo.text.characters import check_sentence
 
 Sentence = Sequence[str]
 
@@ -86,7 +84,7 @@ def windows(
     for number, sentence in enumerate(sentences, first):
         check_sentence(sentence, number)
         if isinstance(sentence, np.ndarray):  # arrays of strings, whose tokens would be slow to look up
-            sentence = cast("Sentence", sentence.tolist())
+            sentence = sentence.tolist()
         length = len(sentence) + 2
         full = num_tokens + length > max_tokens if max_sentences is None else len(window) >= max_sentences
         if window and full:
@@ -121,13 +119,3 @@ def plan_batches(lengths: Sequence[int], max_tokens: int, max_sentences: int | N
             num_tokens = lengths[index] + 2
         batches[-1].append(index)
     return batches
-
-
-def check_sentence(sentence: object, number: int) -> None:
-    """Raise ElmoError if sentence `number` is not a list or an array of strings."""
-    refuse_string(sentence, number)
-    if not isinstance(sentence, Sequence | np.ndarray) or (isinstance(sentence, np.ndarray) and sentence.ndim != 1):
-        raise ElmoError(f"sentence {number}: expected a list of tokens, found {type(sentence).__name__}")
-    for token in cast("Sequence[Any]", sentence):
-        if not isinstance(token, str):
-            raise ElmoError(f"sentence {number}: token {token!r} is not a string")

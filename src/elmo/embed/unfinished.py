@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from elmo.embed.append import DATA
-from elmo.embed.batching import Sentence, check_sentence
+from elmo.embed.batching import Sentence
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.targets import LOCK, PROGRESS, remove_leftovers, sync, unfinished_folder, work_folder_of
+from elmo.text.characters import check_sentence
 from elmo.text.located import LocatedSentence
 
 FORMAT = 1

@@ -20,7 +20,7 @@ from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.formats.words import read_words
 from elmo.targets import require_file_target
-from elmo.text.characters import SHORTEST, encode_words, refuse_string
+from elmo.text.characters import SHORTEST, check_sentence, encode_words
 from elmo.text.reading import read_sentences
 
 __all__ = ["Batcher", "TokenBatcher", "dump_bilm_embeddings", "dump_token_embeddings"]
@@ -178,7 +178,7 @@ def _vocabulary(path: str | Path) -> list[str]:
 def _longest(sentences: Sequence[Sentence]) -> int:
     """Return the number of tokens in the longest sentence, including its boundaries."""
     for number, sentence in enumerate(sentences):
-        refuse_string(sentence, number)
+        check_sentence(sentence, number)
     return max(map(len, sentences), default=0) + 2
 
 

@@ -44,7 +44,7 @@ from torch import Tensor
 
 from elmo import formats
 from elmo.embed import Embedder
-from elmo.embed.batching import Sentence, check_sentence
+from elmo.embed.batching import Sentence
 from elmo.embed.embedder import lasting_source
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import Pool
@@ -54,7 +54,8 @@ from elmo.formats.tensorflow import find_checkpoint
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.devices import find_device
 from elmo.nn.softmax import BLOCK_NUMBERS, AnySoftmax
-from elmo.schema import require_choice, require_positive
+from elmo.schema import require_choice, require_count
+from elmo.text.characters import check_sentence
 from elmo.text.vocabulary import Vocabulary
 
 Array = NDArray[np.float32]
@@ -142,7 +143,7 @@ class ElmoModel:
         Raises:
             ElmoError: If the model cannot be read, or has no softmax with its vocabulary and `full` is true.
         """
-        require_positive("max_batch_size", max_batch_size)
+        require_count("max_batch_size", max_batch_size)
         is_folder = full and Path(directory).is_dir()
         device = find_device("auto")
         chosen = (is_folder and find_checkpoint(Path(directory))) or directory
@@ -217,7 +218,7 @@ class ElmoModel:
         self._loaded()
         if self._predictor is None:
             raise ElmoError("substitutes need a model with a softmax and its vocabulary; see load(..., full=True)")
-        require_positive("topn", topn)
+        require_count("topn", topn)
         return list(self._predictor.run(_tokenize(data), self.batch_size or 1, self.state, topn, nodelimiters))
 
     def _loaded(self) -> Embedder:

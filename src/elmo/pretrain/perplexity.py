@@ -28,8 +28,8 @@ from elmo.formats.model import (
 )
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.softmax import AnySoftmax
-from elmo.schema import require_choice, require_positive
-from elmo.text.characters import refuse_string, refuse_strings, without_boundaries
+from elmo.schema import require_choice, require_count
+from elmo.text.characters import check_sentence, without_boundaries
 from elmo.text.vocabulary import Vocabulary
 
 BATCH_SIZE = 32
@@ -143,10 +143,10 @@ def score_sentences(
 
     Raises:
         ElmoError: If the model has no softmax, vocabulary or warm state where one is needed, if `state` is unknown, or
-            if a sentence is a string.
+            if a sentence is not a list or an array of strings.
     """
     require_bytes(model, "scored")
-    require_positive("batch_size", batch_size)
+    require_count("batch_size", batch_size)
     otherwise = "train one on text of yours with 'elmo finetune --new-softmax'"
     if model.config.char_cnn is None:
         otherwise = "use the checkpoint of bilm-tf, which has it"
@@ -156,7 +156,7 @@ def score_sentences(
     if state == "warm":
         start = to_device(require_warm_state(model.warm_state), start[0].hidden.device)
     before = repeat_row(start, batch_size)
-    texts = (text for sentence in _without_strings(sentences) if (text := without_boundaries(sentence)))
+    texts = (text for sentence in _checked(sentences) if (text := without_boundaries(sentence)))
     while batch := list(islice(texts, batch_size)):
         scores, after = _score_batch(model, softmax, vocabulary, batch, first_rows(before, len(batch)))
         if state == "carry":
@@ -168,17 +168,17 @@ def require_heldout(sentences: Sequence[Sequence[str]]) -> None:
     """Refuse held-out text whose perplexity can't be measured. No sentences at all are accepted.
 
     Raises:
-        ElmoError: If a sentence is a string, or there is no token except `<S>` and `</S>`.
+        ElmoError: If a sentence is not a list or an array of strings, or there is no token except `<S>` and `</S>`.
     """
-    refuse_strings(sentences)
-    if sentences and not any(map(without_boundaries, sentences)):
+    checked = list(_checked(sentences))
+    if checked and not any(map(without_boundaries, checked)):
         raise ElmoError("heldout: holds no tokens except <S> and </S>, which mark the ends of a sentence")
 
 
-def _without_strings(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+def _checked(sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     for number, sentence in enumerate(sentences):
-        refuse_string(sentence, number)
-        yield sentence
+        check_sentence(sentence, number)
+        yield list(sentence)
 
 
 def perplexity_unless(

@@ -5,6 +5,7 @@ so that 0 stays free for the mask of a padded token.
 """
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,16 +87,25 @@ def refuse_string(sentence: object, number: int) -> None:
         )
 
 
+def check_sentence(sentence: object, number: int) -> None:
+    """Raise an ElmoError if a sentence is not a list or an array of strings.
+
+    Args:
+        sentence: The sentence.
+        number: Its place among the sentences, counted from 0, for the message.
+    """
+    refuse_string(sentence, number)
+    if not isinstance(sentence, Sequence | np.ndarray) or (isinstance(sentence, np.ndarray) and sentence.ndim != 1):
+        raise ElmoError(f"sentence {number}: expected a list of tokens, found {type(sentence).__name__}")
+    for token in cast("Sequence[Any]", sentence):
+        if not isinstance(token, str):
+            raise ElmoError(f"sentence {number}: token {token!r} is not a string")
+
+
 def refuse_one_string(name: str, values: object) -> None:
     """Raise an ElmoError if an argument that takes several strings is a single one, which is a sequence of letters."""
     if isinstance(values, str):
         raise ElmoError(f"{name}: expected a list, found the string {values!r}; split it, or put it in a list")
-
-
-def refuse_strings(sentences: Sequence[object]) -> None:
-    """Raise an ElmoError if one of several sentences is a string, or all of them together are one."""
-    for number, sentence in enumerate(sentences):
-        refuse_string(sentence, number)
 
 
 def number_types(sentences: Sequence[Sequence[str]]) -> tuple[list[str], list[list[int]]]:
