@@ -148,6 +148,11 @@ def test_several_words_are_the_mean_of_their_vectors(model: Embedder, layer, opt
         assert {use.word.lower() for use in found.uses} == {"new play"}
 
 
+def test_an_occurrence_is_one_of_a_query(model: Embedder) -> None:
+    with pytest.raises(ElmoError, match=r"^occurrence: is for a query, and none is given; leave it out$"):
+        find_neighbors(model, TEXT, "play", occurrence=2)
+
+
 def test_without_a_query_several_words_are_compared_with_their_mean(model: Embedder) -> None:
     uses = [run_of(model, PHRASES[line], place, 2, 1) for line, place in ((0, 3), (2, 1), (2, 5), (4, 0), (5, 3))]
     mean = np.mean([vector / np.linalg.norm(vector) for vector in uses], axis=0)

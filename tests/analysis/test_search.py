@@ -93,7 +93,10 @@ def test_finds_what_the_exact_search_finds(model: Embedder, sentences, text: str
 def test_the_sentence_of_one_word_counts_without_a_query(model: Embedder, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("play\nThey play .\n")
     build_index(model, [str(tmp_path / "text.txt")], tmp_path / "index")
-    assert len(ContextIndex(tmp_path / "index", model).find_neighbors("play").uses) == 2
+    index = ContextIndex(tmp_path / "index", model)
+    assert len(index.find_neighbors("play").uses) == 2
+    with pytest.raises(ElmoError, match=r"^occurrence: is for a query, and none is given; leave it out$"):
+        index.find_neighbors("play", occurrence=2)
 
 
 def test_the_mean_of_all_uses_is_that_of_the_exact_search(model, sentences, text: str, tmp_path: Path) -> None:

@@ -137,8 +137,7 @@ def find_neighbors(
     weights = single_layer_weights(layer, embedder.num_layers)
     if query is None and any_word:
         raise ElmoError("all words can be compared with the mean of one only in an index; build one with elmo index")
-    refuse_one_string("query", query)
-    sentence = None if query is None else tuple(query)
+    sentence = tokens_of(query, occurrence)
     words = words_of(word)
     length = len(words)
 
@@ -288,6 +287,14 @@ def matches(tokens: Sequence[str], words: Sequence[str], ignore_case: bool) -> l
     first, *rest = words
     found = [position for position, token in enumerate(tokens) if token == first]
     return [place for place in found if list(tokens[place + 1 : place + len(words)]) == rest] if rest else found
+
+
+def tokens_of(query: Sequence[str] | None, occurrence: int) -> tuple[str, ...] | None:
+    """Return the tokens of a query, or None if there is none. Refuse an occurrence of a word in no query."""
+    if query is None and occurrence != 1:
+        raise ElmoError("occurrence: is for a query, and none is given; leave it out")
+    refuse_one_string("query", query)
+    return None if query is None else tuple(query)
 
 
 def position_of(query: Sequence[str], words: Sequence[str], ignore_case: bool, occurrence: int) -> int:

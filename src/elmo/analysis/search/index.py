@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, words_of
+from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, tokens_of, words_of
 from elmo.analysis.origins import AGAIN
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
@@ -186,8 +186,7 @@ class ContextIndex:
             raise ElmoError("any_word and among can't be used together; leave one out")
         top = int(top)  # faiss takes no numbers of NumPy
         refuse_one_string("among", among)
-        refuse_one_string("query", query)
-        sentence = None if query is None else tuple(query)
+        sentence = tokens_of(query, occurrence)
         words = words_of(word)
         if any_word and len(words) > 1:
             raise ElmoError(
