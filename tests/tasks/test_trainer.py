@@ -22,7 +22,7 @@ from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.task import Scores
 from elmo.tasks.trainer import Trainer, predict
-from elmo.training.metrics import read_rows
+from elmo.training.metrics import MetricsFile, read_rows
 
 Recipe = Callable[..., NerRecipe]
 
@@ -431,6 +431,41 @@ def test_predictions_are_in_the_order_of_the_examples(
     assert any(one_by_one)
     assert predict(TASK, trainer.model, examples, 7) == one_by_one
     assert predict(TASK, trainer.model, []) == []
+
+
+def test_a_trainer_that_was_stopped_trains_on(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """Meanwhile its model has the weights of the best epoch, from which it must not go on."""
+    make_trainer(tmp_path / "whole", recipe(), examples).train()
+    trainer = make_trainer(tmp_path / "parts", recipe(), examples)
+    stop_after(trainer, 6)
+    assert trainer.stopped
+    trainer.train()
+    assert not trainer.stopped
+    assert trainer.is_done
+    assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
+    whole, parts = (load_file(tmp_path / folder / WEIGHTS) for folder in ("whole", "parts"))
+    assert [key for key in whole if not torch.equal(whole[key], parts[key])] == []
+
+
+def test_a_request_to_stop_holds_for_one_training(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, recipe(), examples)
+    trainer.stop()
+    trainer.train()
+    assert (trainer.progress.step, trainer.stopped) == (1, True)
+    trainer.train()
+    assert (trainer.is_done, trainer.stopped) == (True, False)
+
+
+def test_an_error_closes_what_is_written(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[MetricsFile] = []
+    monkeypatch.setattr(MetricsFile, "close", lambda self: closed.append(self))
+    trainer = make_trainer(tmp_path, recipe(), examples)
+    torch.nn.init.constant_(trainer.model.get_parameter("crf.end"), float("nan"))
+    with pytest.raises(ElmoError, match="the loss is nan"):
+        trainer.train()
+    assert len(closed) == 1
 
 
 def test_a_loss_that_is_not_finite_ends_training(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -59,7 +59,6 @@ class Trainer(Generic[E, P]):
         stopped: Whether an interrupt or `stop` ended `train` early.
         optimizer: What updates the parameters.
         averages: The moving averages of the parameters, which are empty unless the recipe has `ema_decay`.
-        metrics: The rows of `metrics.csv`.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Trainer(Generic[E, P]):
     ) -> None:
         self.task, self.model, self.config, self.folder = task, model, config, folder
         self.train_set, self.dev_set = train, dev
-        self.stopped = self._is_asked_to_stop = False
+        self._tensorboard, self.stopped, self._is_asked_to_stop = tensorboard, False, False
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         kind, options = _OPTIMIZERS[config.optimizer]
         if config.epsilon is not None:
@@ -88,8 +87,7 @@ class Trainer(Generic[E, P]):
         self._epoch_size = max(len(train), config.epoch_steps * config.batch_size)
         with saving_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self.progress = resume_task(folder, model, self.optimizer, self.averages.tensors)
-            self.metrics = MetricsFile(folder, "epoch", self.progress.epoch, tensorboard=tensorboard)
+            self._resume()
 
     @property
     def steps_per_epoch(self) -> int:
@@ -116,15 +114,24 @@ class Trainer(Generic[E, P]):
     def train(self) -> None:
         """Train until the end or an interrupt, and save a checkpoint in either case.
 
-        Afterwards the model has the weights of the best epoch, if an epoch was finished.
+        Afterwards the model has the weights of the best epoch, if an epoch was finished. Another call after an
+        interrupt goes on from the checkpoint.
 
         Raises:
             ElmoError: If the loss or the gradient is not finite, or the folder cannot be written to.
         """
         saved = time.perf_counter()  # on Windows, other clocks tick 64 times a second
         total = self.config.max_epochs * self.steps_per_epoch
-        bar = show_progress("training", "batches", total, initial=self.progress.step)
-        with saving_to(self.folder), on_interrupt(self.stop), bar:
+        with ExitStack() as stack:
+            stack.enter_context(saving_to(self.folder))
+            if self.stopped:
+                self._resume()  # the model has the weights of the best epoch now
+                self.stopped = False
+            metrics = MetricsFile(self.folder, "epoch", self.progress.epoch, tensorboard=self._tensorboard)
+            stack.enter_context(closing(metrics))
+            stack.enter_context(on_interrupt(self.stop))
+            bar = show_progress("training", "batches", total, initial=self.progress.step)
+            stack.enter_context(bar)
             while not self.is_done and not self.stopped:
                 for batch in self.plan()[self.progress.batch :]:
                     if self._minutes_are_up:
@@ -140,14 +147,17 @@ class Trainer(Generic[E, P]):
                 # Saved before the dev set is measured, too, which may take longer than a machine that ends gives.
                 self.save()
                 if not self.stopped:
-                    self._end_epoch()
-            self.metrics.close()
+                    self._end_epoch(metrics)
+        self._is_asked_to_stop = False
         if self.progress.best_epoch:
             load_weights(self.folder, self.model)
 
     def stop(self) -> None:
         """Ask the training to stop after the current step and to save itself, as an interrupt does."""
         self._is_asked_to_stop = True
+
+    def _resume(self) -> None:
+        self.progress = resume_task(self.folder, self.model, self.optimizer, self.averages.tensors)
 
     def save(self) -> None:
         """Write a checkpoint, from which a later start continues."""
@@ -233,7 +243,7 @@ class Trainer(Generic[E, P]):
             done = max(done, progress.seconds / (60 * config.max_minutes))
         return rate * schedule(done, 0.0, config.decay)
 
-    def _end_epoch(self) -> None:
+    def _end_epoch(self, metrics: MetricsFile) -> None:
         """Evaluate the dev set, keep the weights if they are the best so far, and begin the next epoch."""
         started, progress = time.perf_counter(), self.progress
         row: Row = {
@@ -250,7 +260,7 @@ class Trainer(Generic[E, P]):
         progress.batch, progress.loss_sum, progress.num_examples = 0, 0.0, 0
         self._count_seconds(started)
         progress.epoch_seconds = 0.0
-        self.metrics.add(row | {"seconds": progress.seconds} | {f"dev_{name}": value for name, value in scores.items()})
+        metrics.add(row | {"seconds": progress.seconds} | {f"dev_{name}": value for name, value in scores.items()})
         # The checkpoint is written after the best weights: these are never older than the best epoch that it names.
         self.save()
         self.stopped = self._is_asked_to_stop
