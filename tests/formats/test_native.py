@@ -375,6 +375,17 @@ def test_how_the_text_was_cut_may_be_corrected(tmp_path: Path) -> None:
     assert formats.load(tmp_path).text == TextConfig("ptb")
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_weights_in_memory_of_another_type_are_stored_as_float32(dtype: torch.dtype, tmp_path: Path) -> None:
+    model = make_model(softmax=True)
+    assert model.softmax is not None
+    model.bilm.to(dtype)
+    model.softmax.to(dtype)
+    formats.save_native(model, tmp_path)
+    for name in ("model.safetensors", "softmax.safetensors"):
+        assert {tensor.dtype for tensor in load_file(tmp_path / name).values()} == {torch.float32}
+
+
 def test_half_the_digits_are_the_same_model(tmp_path: Path) -> None:
     """The checksum that ties the files together is that of the weights as they are once loaded."""
     model = make_model(softmax=True)

@@ -13,6 +13,7 @@ import elmo
 import make_many_langs
 from bridge import make_model
 from elmo import formats
+from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats.native import save_warm_state
 
@@ -80,6 +81,30 @@ def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
     (tmp_path / "from" / "README.md").write_text("mine")
     layer.save_pretrained(tmp_path / "from")
     assert (tmp_path / "from" / "README.md").read_text() == "mine"
+
+
+def test_what_belongs_to_the_same_weights_stays(tmp_path: Path) -> None:
+    """A layer is without the softmax that its folder has. If a task has changed the weights, the softmax goes."""
+    layer = make_layer(tmp_path / "from")
+    save_warm_state(mean_state(layer.as_model(), [["a"]]), tmp_path / "from", layer.bilm)
+    for name in ("softmax.safetensors", "vocabulary.txt", "warm.safetensors"):
+        assert (tmp_path / "from" / name).exists()
+    before = formats.load(tmp_path / "from")
+    layer.save_pretrained(tmp_path / "from")
+    found = formats.load(tmp_path / "from")
+    assert found.softmax is not None
+    assert before.softmax is not None
+    assert torch.equal(found.softmax.get_parameter("weight"), before.softmax.get_parameter("weight"))
+    assert found.vocabulary is not None
+    assert before.vocabulary is not None
+    assert found.vocabulary.words == before.vocabulary.words
+    assert found.warm_state is not None
+    assert len(found.mixes) == 2
+    with torch.no_grad():
+        next(layer.bilm.parameters()).add_(1)
+    layer.save_pretrained(tmp_path / "from")
+    found = formats.load(tmp_path / "from")
+    assert (found.softmax, found.vocabulary, found.warm_state) == (None, None, None)
 
 
 def test_a_layer_of_two_files_is_saved_with_a_card(tmp_path: Path) -> None:

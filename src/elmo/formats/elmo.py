@@ -179,7 +179,8 @@ class Elmo(ElmoModule, ModelHubMixin):
     ) -> str | None:
         """Write a native model folder, with a card unless the folder has one.
 
-        A model that is already in the folder is replaced only when all of this one is written.
+        A model that is already in the folder is replaced only when all of this one is written. If it has the same
+        weights, as the one that the layer was made from, its softmax, warm state and token vectors stay.
 
         Args:
             save_directory: The folder, which is made if necessary.
@@ -200,7 +201,7 @@ class Elmo(ElmoModule, ModelHubMixin):
         folder.mkdir(parents=True, exist_ok=True)
         # Two processes that save to the same folder at once could leave files of both.
         with alone_in(folder):
-            save_native(self._described_model(), folder, with_card=False)
+            save_native(self._described_model(), folder, with_card=False, keep_fitting=True)
             if not (folder / CARD).exists():  # people edit cards by hand: as the Hub does, never replace one
                 self.generate_model_card(**metadata).save(folder / CARD)
         if not push_to_hub:

@@ -42,6 +42,7 @@ from elmo.formats.native_files import (
     arrays_of_state,
     checked_weights,
     checksum_of_words,
+    files_that_fit,
     read_listed_words,
     read_mixes_file,
     read_softmax_file,
@@ -162,6 +163,7 @@ def save_native(
     metadata: Mapping[str, str] | None = None,
     *,
     with_card: bool = True,
+    keep_fitting: bool = False,
     storage: Storage = "float32",
 ) -> None:
     """Write a native model folder. The files get their names only once all of them are complete.
@@ -174,6 +176,8 @@ def save_native(
             card and figures.
         metadata: Keys for the head of a new card (see `model_card`).
         with_card: Whether the card is written.
+        keep_fitting: Whether a softmax, a warm state and token vectors stay in the folder if they belong to the same
+            weights, although the model is without them.
         storage: The type that the weights of the biLM and the softmax are rounded to. Reading them gives float32
             again, of the rounded values.
 
@@ -215,13 +219,15 @@ def save_native(
         if with_card
         else figure_writers(folder, model.figures if figures is None else figures)
     )
-    write_all(writers, optional=(folder / name for name in (SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, FACTS)))
+    kept = files_that_fit(folder, own[BILM_CHECKSUM]) if keep_fitting else []
+    removed = {SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, FACTS}.difference(kept)
+    write_all(writers, optional=(folder / name for name in sorted(removed)))
 
 
 def _rounded(weights: Weights, storage: Storage, path: Path) -> dict[str, AnyArray]:
     """Return weights rounded to `storage`, and refuse numbers that it can't represent."""
-    if storage == "float32":
-        return weights
+    if storage == "float32":  # modules of other types are in memory at times
+        return {name: as_float32(array) for name, array in weights.items()}
     rounded: dict[str, AnyArray] = {}
     for name, array in weights.items():
         exact = as_float32(array)

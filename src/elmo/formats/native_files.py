@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.formats.card import CARD, FACTS
-from elmo.formats.files import AnyArray, as_float32, checksum, read_arrays, to_array
+from elmo.formats.files import AnyArray, as_float32, checksum, map_arrays, read_arrays, to_array
 from elmo.formats.renames import Shape, require_shape
 from elmo.formats.stored import (
     StateArrays,
@@ -150,6 +150,18 @@ def arrays_of_state(state: tuple[StateArrays, ...]) -> dict[str, AnyArray]:
         for name, direction in zip(DIRECTIONS, state, strict=False)
         for part in direction._fields
     }
+
+
+def files_that_fit(folder: Path, bilm: str) -> list[str]:
+    """Return the names of files in a folder that belong to a biLM and may be missing, and are not its mixes.
+
+    Args:
+        folder: A folder, which need not hold a model.
+        bilm: The checksum of the biLM's weights.
+    """
+    there = [name for name in (SOFTMAX, WARM, TYPES) if (folder / name).is_file()]
+    found = [name for name in there if map_arrays(folder / name)[1].get(BILM_CHECKSUM) == bilm]
+    return [*found, VOCABULARY] if SOFTMAX in found else found
 
 
 def _is_of(metadata: Mapping[str, str], bilm: StoredBiLM) -> bool:

@@ -121,8 +121,8 @@ class Pretrainer:
         require_trainable(corpus, recipe, start, self.processes)
 
         torch.manual_seed(training.seed)
-        bilm = BiLM(recipe.bilm) if start is None else deepcopy(start.bilm)
-        given = None if start is None else deepcopy(start.softmax)
+        bilm = BiLM(recipe.bilm) if start is None else deepcopy(start.bilm).float()
+        given = None if start is None or start.softmax is None else deepcopy(start.softmax).float()
         softmax = make_softmax(training, corpus.vocabulary_size, recipe.lstm.projection_dim, given)
         bilm.requires_grad_(not freeze_bilm)
         self.run_folder = PretrainingFolder(folder, corpus, recipe)
