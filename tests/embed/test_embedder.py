@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 
 import elmo
 import make_many_langs
+import make_tensorflow
 import make_words
 from comparing import assert_same
 from elmo import formats
 from elmo.embed import Embedder
+from elmo.embed.embedder import lasting_source
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 
@@ -241,6 +243,21 @@ def test_a_pickle_holds_an_absolute_path(model_folder: Path, tmp_path: Path, mon
     pickled = pickle.dumps(elmo.load(model_folder.name))
     monkeypatch.chdir(tmp_path)
     assert pickle.loads(pickled).source == model_folder
+
+
+def test_a_checkpoint_and_the_home_folder_are_absolute_paths_in_a_pickle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tensorflow.make(tmp_path / "tf")
+    make(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    prefix = Path("tf", make_tensorflow.PREFIX)
+    assert lasting_source(str(prefix)) == tmp_path / prefix
+    assert lasting_source("~/tf") == tmp_path / "tf"
+    assert lasting_source("owner/name") == "owner/name"
+    assert lasting_source("en") == "en"
 
 
 def test_a_pickle_of_a_model_that_was_replaced_is_refused(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from elmo.embed.pooling import Pool, pool_tokens
 from elmo.embed.sentence_embedder import EmbeddedWindow, EmbeddingOptions, SentenceEmbedder
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, State, require_model, require_warm_state
-from elmo.formats.sources import is_bundled, is_download, require_source
+from elmo.formats.sources import is_bundled, is_download, local_path, require_source
 from elmo.formats.stored import StateArrays
+from elmo.formats.tensorflow import prefix_of
 from elmo.nn.processor import means_processor, name_of
 from elmo.text.characters import number_types
 
@@ -217,8 +218,12 @@ def load(source: str | Path, *, device: str | torch.device = "cpu", precision: P
 def lasting_source(source: str | Path) -> str | Path:
     """Return a source that means the same in other folders and processes: a name, or an absolute path."""
     require_source(source)
-    is_path = not (is_bundled(source) or is_download(source)) and Path(source).exists()
-    return Path(source).absolute() if is_path else source
+    if is_bundled(source) or is_download(source):
+        return source
+    path = local_path(source)
+    # A checkpoint of TensorFlow is named by what its files have in common, which is itself no file.
+    is_path = path.exists() or prefix_of(path) is not None
+    return path.absolute() if is_path else source  # or else a repository on the Hub
 
 
 def _load_again(source: str | Path, device: str, precision: Precision, fingerprint: str) -> Embedder:
