@@ -360,6 +360,14 @@ def test_the_state_can_be_forgotten_row_by_row(files: tuple[str, str]) -> None:
     assert torch.equal(torch.stack(bilm(ids)["activations"]), first)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_carried_state_follows_the_type_of_the_weights(dtype: torch.dtype, files: tuple[str, str]) -> None:
+    ids = batch_to_ids([["A"], ["B"]])
+    bilm = _ElmoBiLm(*files)
+    bilm(ids)
+    assert bilm.to(dtype)(ids)["activations"][1].dtype == dtype
+
+
 def test_the_parts_by_themselves(files: tuple[str, str]) -> None:
     """Programs that change token vectors call the parts one after the other, which gives the same as the whole."""
     bilm = _ElmoBiLm(*files)

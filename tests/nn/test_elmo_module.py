@@ -405,6 +405,20 @@ def test_ids_are_whole_numbers() -> None:
     bilm, _ = build()
     with pytest.raises(ElmoError, match=r"inputs: expected whole numbers, the ids of characters, found torch\.float32"):
         make(bilm, 1)(ids_of(SENTENCES).float())
+    with pytest.raises(ElmoError, match=r"inputs: expected whole numbers, the ids of characters, found torch\.bool"):
+        make(bilm, 1)(ids_of(SENTENCES).bool())
+    with pytest.raises(ElmoError, match=r"word_inputs: expected \(…, T\) whole numbers .* of torch\.bool"):
+        make(bilm, 1, word_characters=word_characters())(torch.empty(0), WORD_IDS > 0)
+
+
+def test_ids_may_have_few_bits() -> None:
+    """Those of the boundaries have no room in 8 bits."""
+    bilm, _ = build()
+    ids = ids_of([["\u0001"]]).clamp(max=255)  # the marks around the word don't matter here
+    wanted, _ = outputs(make(bilm, 1, dropout=0.0), ids)
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        found, _ = outputs(make(bilm, 1, dropout=0.0), ids.to(dtype))
+        assert torch.equal(found[0], wanted[0])
 
 
 def test_words_of_another_width_are_refused(tiny_config: Callable[..., BiLMConfig]) -> None:

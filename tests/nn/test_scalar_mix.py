@@ -23,6 +23,14 @@ def test_equal_scores_give_the_mean() -> None:
     torch.testing.assert_close(mix(layers, MASK), layers.mean(dim=0), atol=1e-15, rtol=0)
 
 
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_layers_may_be_a_list_and_need_no_mask(layer_norm: bool) -> None:
+    layers, mix = make_layers(), ScalarMix(L, layer_norm=layer_norm).double()
+    everywhere = torch.ones_like(MASK)
+    assert torch.equal(mix(list(layers)), mix(layers, everywhere))
+    assert torch.equal(mix(list(layers), MASK), mix(layers, MASK))
+
+
 def test_matches_equation_1() -> None:
     layers = make_layers()
     scores = torch.tensor([0.3, -2.0, 1.1], dtype=torch.float64)

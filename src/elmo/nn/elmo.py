@@ -17,6 +17,8 @@ from elmo.schema import require_count, require_share
 WORDS_AT_ONCE = 1024
 """Words of a `WordCache` that are encoded together: few enough for any memory."""
 
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 class ElmoOptions(TypedDict, total=False):
     """Keyword arguments of `ElmoModule`."""
@@ -267,16 +269,16 @@ def require_batch(inputs: Tensor | None) -> Tensor:
         raise ElmoError(f"inputs: expected a tensor, found {kind}; make it of sentences with elmo.batch_to_ids")
     if inputs.dim() < 3 or inputs.shape[-1] < 3:
         raise ElmoError(f"inputs: expected (…, T, C) with a batch axis and C ≥ 3, found {tuple(inputs.shape)}")
-    if inputs.is_floating_point():
+    if inputs.dtype not in _WHOLE:
         raise ElmoError(f"inputs: expected whole numbers, the ids of characters, found {inputs.dtype}")
-    return inputs
+    return inputs.long()  # 261 and 262, which the boundaries need, don't fit into 8 bits
 
 
 def require_numbers(word_inputs: Tensor) -> None:
     """Refuse numbers of words that are no tensor of whole numbers with a batch axis."""
     if not isinstance(cast(object, word_inputs), Tensor):
         raise ElmoError(f"word_inputs: expected a tensor, found {type(word_inputs).__name__}")
-    if word_inputs.dim() < 2 or word_inputs.is_floating_point():
+    if word_inputs.dim() < 2 or word_inputs.dtype not in _WHOLE:
         found = f"{tuple(word_inputs.shape)} of {word_inputs.dtype}"
         raise ElmoError(f"word_inputs: expected (…, T) whole numbers with a batch axis, found {found}")
 

@@ -91,12 +91,23 @@ class ScalarMix(nn.Module):
         self.scores = nn.Parameter(torch.tensor(scores, dtype=torch.float32), requires_grad=trainable and not top_only)
         self.gamma = nn.Parameter(torch.tensor(initial_gamma, dtype=torch.float32), requires_grad=trainable and scaled)
 
-    def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
-        """Combine `layers` (L+1, B, T, D) into (B, T, D), which is zero where `mask` (B, T) is false.
+    def forward(self, layers: Tensor | Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
+        """Combine layers into one vector for each token.
+
+        Args:
+            layers: (L+1, B, T, D), or a list of L+1 tensors (B, T, D).
+            mask: (B, T), true at tokens and false at padding. None if there is no padding.
+
+        Returns:
+            (B, T, D), zeros at padding.
 
         Raises:
             ElmoError: If there are more or fewer layers than scores.
         """
+        if not isinstance(layers, Tensor):
+            layers = torch.stack(list(layers))
+        if mask is None:
+            mask = torch.ones(layers.shape[1:-1], dtype=torch.bool, device=layers.device)
         if len(layers) != len(self.scores):
             raise ElmoError(f"layers: {len(layers)} were given, but the mix has scores for {len(self.scores)}")
         if self.layer_norm:

@@ -254,7 +254,7 @@ class ElmoLstm(_Renamed):
         stacks = [
             lambda *given, name=name: run_layers(self._layers(name), self._config, *given) for name in self._directions
         ]
-        carried = self._carried(inputs.device)
+        carried = self._carried(inputs)
         before = self._zeros(inputs, len(inputs))
         if carried is not None and self.stateful:
             before = first_rows(carried, len(inputs))
@@ -282,11 +282,11 @@ class ElmoLstm(_Renamed):
     def _layers(self, direction: str) -> list[nn.Module]:
         return [self.get_submodule(f"{direction}_layer_{number}") for number in range(self.num_layers)]
 
-    def _carried(self, device: torch.device) -> BiLMState | None:
+    def _carried(self, inputs: Tensor) -> BiLMState | None:
         if self._states is None:
             return None
         halves = (state.chunk(len(self._directions), dim=2) for state in self._states)
-        return to_device(tuple(LSTMState(*parts) for parts in zip(*halves, strict=True)), device)
+        return to_device(tuple(LSTMState(*parts) for parts in zip(*halves, strict=True)), inputs.device, inputs.dtype)
 
     def _zeros(self, inputs: Tensor, num_rows: int) -> BiLMState:
         hidden, cell = (inputs.new_zeros(self.num_layers, num_rows, n) for n in (self.hidden_size, self.cell_size))
