@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +17,17 @@ from bridge import WORDS, assert_equal, make_config, make_model
 from elmo.config import BiLMConfig
 from elmo.embed.fingerprint import fingerprint
 from elmo.formats import load, save_native
-from elmo.formats.stored import StateArrays, StoredBiLM, StoredSoftmax, StoredState, bilm_shapes, softmax_shapes
+from elmo.formats.stored import (
+    StateArrays,
+    StoredBiLM,
+    StoredMixes,
+    StoredSoftmax,
+    StoredState,
+    bilm_shapes,
+    softmax_shapes,
+)
 from elmo.nn.bilm import BiLM
+from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import AdaptiveSoftmax, Softmax
 
 VARIANTS = ["base", "one_direction", "three_layers", "no_projection", "no_highway", "no_char_projection", "tanh"]
@@ -104,3 +118,29 @@ def test_a_copy_shares_what_is_not_changed_and_builds_nothing(tmp_path: Path) ->
     assert model.softmax is not None
     with pytest.raises(TypeError, match="a Model has no cart"):
         model.copy_with(cart="")
+
+
+@pytest.mark.parametrize("name", ["bilm", "softmax", "mixes", "warm_state"])
+def test_threads_get_the_same_modules(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one of them might train, or move to a GPU, what the model has dropped."""
+    model = make_model(softmax=True)
+    model.mixes, model.warm_state = [ScalarMix(3)], model.bilm.initial_state(1)
+    save_native(model, tmp_path)
+    loaded = load(tmp_path)
+    both = threading.Barrier(2)
+    for kind in (StoredBiLM, StoredSoftmax, StoredMixes, StoredState):
+
+        def build(self: Any, build: Callable[[Any], object] = kind.build) -> object:
+            time.sleep(0.05)
+            return build(self)
+
+        monkeypatch.setattr(kind, "build", build)
+
+    def ask(_: int) -> object:
+        both.wait(timeout=60)
+        return getattr(loaded, name)
+
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(ask, range(2))
+    assert one is not None
+    assert one is other

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from elmo.nn.softmax import AnySoftmax
 
 T = TypeVar("T")
+S = TypeVar("S")
+
+_STORED = (StoredBiLM, StoredSoftmax, StoredMixes, StoredState)
+_BUILDING = threading.RLock()
 
 ToIds = Callable[[Sequence[str]], NDArray[Any]]
 """Converts N words to the ids (N, C) that a token encoder takes."""
@@ -47,6 +52,30 @@ class TokenVectors:
 
     words: tuple[str, ...]
     vectors: NDArray[np.float32]
+
+
+class _Built(Generic[T, S]):
+    """An attribute that is built of the arrays of a file when it is first asked for, by one thread alone."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_{name}"
+
+    @overload
+    def __get__(self, model: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, model: Model, owner: type) -> T: ...
+    def __get__(self, model: Model | None, owner: type) -> Self | T:
+        if model is None:
+            return self
+        if isinstance(getattr(model, self._name), _STORED):
+            with _BUILDING:
+                # Another thread may have built it meanwhile. Two modules of one model would not be trained together.
+                if isinstance(stored := getattr(model, self._name), _STORED):
+                    setattr(model, self._name, stored.build())
+        return getattr(model, self._name)
+
+    def __set__(self, model: Model, value: T | S) -> None:
+        setattr(model, self._name, value)
 
 
 class Model:
@@ -78,6 +107,11 @@ class Model:
         vocabulary_file: The words of the training text, which may be read to compare another text with them.
     """
 
+    bilm = _Built["BiLM", StoredBiLM]()
+    softmax = _Built["AnySoftmax | None", StoredSoftmax]()
+    mixes = _Built["list[ScalarMix]", StoredMixes]()
+    warm_state = _Built["BiLMState | None", StoredState]()
+
     def __init__(
         self,
         bilm: BiLM | StoredBiLM,
@@ -104,50 +138,6 @@ class Model:
     def is_built(self) -> bool:
         """Whether the biLM is a module, which may be trained. Arrays from files stay as they were read."""
         return not isinstance(self._bilm, StoredBiLM)
-
-    @property
-    def bilm(self) -> BiLM:
-        """The biLM, which is built of its arrays when it is first asked for."""
-        if isinstance(self._bilm, StoredBiLM):
-            self._bilm = self._bilm.build()
-        return self._bilm
-
-    @bilm.setter
-    def bilm(self, bilm: BiLM | StoredBiLM) -> None:
-        self._bilm = bilm
-
-    @property
-    def softmax(self) -> AnySoftmax | None:
-        """The softmax, built like `bilm`."""
-        if isinstance(self._softmax, StoredSoftmax):
-            self._softmax = self._softmax.build()
-        return self._softmax
-
-    @softmax.setter
-    def softmax(self, softmax: AnySoftmax | StoredSoftmax | None) -> None:
-        self._softmax = softmax
-
-    @property
-    def mixes(self) -> list[ScalarMix]:
-        """The scalar mixes, built like `bilm`."""
-        if isinstance(self._mixes, StoredMixes):
-            self._mixes = self._mixes.build()
-        return self._mixes
-
-    @mixes.setter
-    def mixes(self, mixes: list[ScalarMix] | StoredMixes) -> None:
-        self._mixes = mixes
-
-    @property
-    def warm_state(self) -> BiLMState | None:
-        """The warm state, built like `bilm`."""
-        if isinstance(self._warm_state, StoredState):
-            self._warm_state = self._warm_state.build()
-        return self._warm_state
-
-    @warm_state.setter
-    def warm_state(self, state: BiLMState | StoredState | None) -> None:
-        self._warm_state = state
 
     def copy_with(self, **changes: Any) -> Model:
         """Return a copy that has other attributes in place of some, and shares the rest. Nothing is built for it.

@@ -84,10 +84,11 @@ class Embedder:
             ElmoError: If there is no such layer, or a sentence is not a list of strings.
         """
         layers: Layers = output_layer
+        last = self._embedder.num_layers - 1
         if output_layer in (MEAN, ALL):
             layers = "mean" if output_layer == MEAN else "all"
-        elif output_layer < ALL:  # which other functions would count from the last layer
-            last = self._embedder.num_layers - 1
+        elif not 0 <= output_layer <= last:
+            # Other functions would count a negative one from the last layer, and call it by another name.
             raise ElmoError(f"output_layer: there is no layer {output_layer}; this model has layers 0 to {last}")
         return self._embedder.embed(sents, layers=layers, batch_size=self.batch_size)
 
