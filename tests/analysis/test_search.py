@@ -779,7 +779,9 @@ def test_an_index_of_an_earlier_version_learns_its_files(model: Embedder, letter
     with pytest.raises(ElmoError, match="the index does not know its files; build it again"):
         index.find_neighbors("play", QUERY, where={"file": "a.txt"})
     assert build_index(model, letters, "index").was_there
-    assert all(use.origin for use in ContextIndex("index", model).find_neighbors("play", QUERY).uses)
+    uses = ContextIndex("index", model).find_neighbors("play", QUERY).uses
+    assert uses
+    assert all(use.origin for use in uses)
 
 
 def test_unknown_keywords_are_refused(model: Embedder, text: str, tmp_path: Path) -> None:
