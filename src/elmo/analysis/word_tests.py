@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
 import warnings
 from collections import Counter
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
-from elmo.formats.files import require_file
+from elmo.formats.files import require_existing_file
 from elmo.formats.word_vectors import KEYED
 from elmo.text.decoding import read_lines
 from elmo.text.opening import kind_by_name
@@ -61,7 +60,7 @@ def load_word_vectors(path: str | Path) -> Any:
     """
     models = import_extra("gensim.models", "a test of word vectors")
     path = Path(path)
-    require_existing(path)
+    require_existing_file(path)
     try:
         if path.suffix == KEYED:
             return models.KeyedVectors.load(str(path))
@@ -82,7 +81,7 @@ def evaluate_similarity(vectors: Any, path: str | Path) -> SimilarityScore:
         ElmoError: If fewer than two pairs of the file have vectors, or all their similarities are the same.
     """
     path = Path(path)
-    require_existing(path)
+    require_existing_file(path)
     delimiter = "," if kind_by_name(path) == ".csv" else "\t"
     with _plain_copy(path) as copy:
         try:
@@ -114,7 +113,7 @@ def evaluate_analogies(vectors: Any, path: str | Path) -> AnalogyScore:
         ElmoError: If the file is in another format, or none of its analogies has vectors for all four words.
     """
     path = Path(path)
-    require_existing(path)
+    require_existing_file(path)
     with _plain_copy(path) as copy:
         try:
             _, sections = vectors.evaluate_word_analogies(copy, restrict_vocab=len(vectors))
@@ -143,10 +142,3 @@ def _plain_copy(path: Path) -> Generator[str]:
         copy = Path(folder) / "test.txt"
         copy.write_text("".join(f"{line}\n" for line in read_lines(path)), encoding="utf-8")
         yield str(copy)
-
-
-def require_existing(path: Path) -> None:
-    """Raise ElmoError unless `path` is a regular file."""
-    require_file(path)
-    if not os.path.lexists(path):
-        raise ElmoError(f"{path}: no such file")

@@ -76,13 +76,13 @@ word_test_options = add_options(
 
 def require_word_tests(similarity: tuple[Path, ...], analogies: tuple[Path, ...]) -> None:
     """Refuse files that are not there, and a missing gensim, before anything is computed."""
-    from elmo.analysis.word_tests import require_existing
     from elmo.extras import import_extra
+    from elmo.formats.files import require_existing_file
 
     if similarity or analogies:
         import_extra("gensim", "a test of word vectors")
     for path in (*similarity, *analogies):
-        require_existing(path)
+        require_existing_file(path)
 
 
 def run_word_tests(

@@ -80,6 +80,13 @@ def require_file(path: Path) -> None:
         raise ElmoError(f"{path}: is a pipe or a device; save its output to a file and name that file")
 
 
+def require_existing_file(path: Path) -> None:
+    """Check that `path` is a regular file that is there, as `require_file` does for others."""
+    require_file(path)
+    if not path.exists():
+        raise ElmoError(f"{path}: no such file")
+
+
 def read_json(path: Path, largest: int = _LARGEST_JSON) -> object:
     """Read a JSON file.
 

@@ -16,7 +16,7 @@ from elmo.config import BOS, EOS, UNK
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import EMBEDDING, NO_WORD, load_bilm
-from elmo.formats.files import write_all
+from elmo.formats.files import require_existing_file, write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.formats.words import read_words
 from elmo.targets import require_file_target
@@ -55,7 +55,7 @@ class Batcher:
     """
 
     def __init__(self, lm_vocab_file: str | Path, max_token_length: int) -> None:
-        _require_file(lm_vocab_file)
+        require_existing_file(Path(lm_vocab_file))
         if max_token_length < SHORTEST:
             raise ElmoError(f"max_token_length: {max_token_length} has no room for a character; use {SHORTEST} or more")
         self._max_token_length = max_token_length
@@ -129,7 +129,7 @@ def dump_bilm_embeddings(
         weight_file: The model's weights.
         outfile: The file to write. An existing file is replaced.
     """
-    _require_file(vocab_file)
+    require_existing_file(Path(vocab_file))
     embedder = _load(options_file, weight_file)
     vectors = embedder.stream(read_sentences([dataset_file]), layers="all", state="carry", batch_size=1)
 
@@ -184,11 +184,6 @@ def _longest(sentences: Sequence[Sentence]) -> int:
 
 def _load(options_file: str | Path, weight_file: str | Path) -> Embedder:
     return Embedder(load_bilm(Path(weight_file), Path(options_file), with_softmax=False))
-
-
-def _require_file(path: str | Path) -> None:
-    if not Path(path).is_file():
-        raise ElmoError(f"{path}: no such file")
 
 
 def _write(path: str | Path, write: Callable[[Path], object]) -> None:

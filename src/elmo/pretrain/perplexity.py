@@ -113,8 +113,8 @@ class Perplexity:
         sums: list[float] = []
         num_sentences = num_tokens = num_oov = 0
         for score in scores:
-            # Not strict: a model of one direction has one number, which leaves one sum.
-            sums = [a + b for a, b in zip(sums or [0.0] * 2, score.log_probabilities, strict=False)]
+            found = score.log_probabilities
+            sums = [a + b for a, b in zip(sums or [0.0] * len(found), found, strict=True)]
             num_sentences += 1
             num_tokens += len(score.tokens)
             num_oov += score.num_oov
