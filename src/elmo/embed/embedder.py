@@ -48,7 +48,8 @@ class Embedder(SentenceEmbedder):
 
     On a processor, the embedder uses as many threads as torch does (`torch.set_num_threads`) and packs the weights
     once: it does not follow a model whose training goes on, and does not keep that model in memory. Where there are
-    native kernels, it does not import torch.
+    native kernels, it does not import torch. Several threads of a program may use one embedder at the same time, except
+    with `state="carry"`.
 
     What `load` returned can be pickled, and so sent to other processes. A pickle holds the name of the model, not its
     weights, and whoever reads it loads the model again. Copies (`copy.deepcopy`) share the weights.
