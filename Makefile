@@ -5,10 +5,10 @@ BIN := .venv/bin
 # Python compiles a module when it is first imported, and most never are. Without compiling all of them, pip takes half
 # the time.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
-# Kernels that don't compile would be left out without a word (see setup.py). They are an error here, if this machine has
-# what any of them needs: a compiler, and Python's headers.
+# Kernels that don't compile would be left out without a word (see setup.py). They are an error here, if there are kernels
+# for this machine, and it has what any of them needs: a compiler, and Python's headers.
 HEADERS = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')
-ELMO_KERNELS ?= $(if $(and $(shell command -v c++ 2> /dev/null),$(wildcard $(HEADERS)/Python.h)),1)
+ELMO_KERNELS ?= $(if $(and $(shell command -v c++ 2> /dev/null),$(wildcard $(HEADERS)/Python.h)),if-supported)
 # With this in the environment, each of the hundreds of processes that tests start would compile torch's source again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
@@ -48,6 +48,8 @@ WHEEL := $(BIN)/pip wheel --quiet --no-cache-dir --no-deps --no-build-isolation
 	touch $@
 
 dist: .venv/dist
+	@test "$$(uname -s)" = Linux || { echo "make dist: builds wheels for Linux, and runs on Linux only" >&2; exit 2; }
+	@test $(words $(CURDIR)) = 1 || { echo "make dist: the path of this folder has spaces; move it" >&2; exit 2; }
 	rm -rf dist build/wheels packaging/en-softmax/build
 	$(BIN)/python -m build --sdist --no-isolation
 	ELMO_KERNELS=0 $(WHEEL) --wheel-dir dist dist/elmo_torch-*.tar.gz

@@ -1,7 +1,8 @@
 """Builds the native kernels of `elmo._native` where that is possible. Everything else is in pyproject.toml.
 
-The environment variable `ELMO_KERNELS` decides what a compiler's absence means: 1 makes it an error, and 0 builds the
-package without kernels for any machine. Without the variable, the kernels are left out where they can't be compiled.
+The environment variable `ELMO_KERNELS` decides what happens where the kernels can't be compiled. Without it, they are
+left out. With `1`, that is an error. With `if-supported`, it is one unless there are none for this machine at all. With
+`0`, the package is built without kernels for any machine.
 """
 
 import os
@@ -13,7 +14,9 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 ROOM = Path("src/elmo/_native")
-WANTED = os.environ.get("ELMO_KERNELS")
+WANTED = os.environ.get("ELMO_KERNELS", "")
+if WANTED not in ("", "0", "1", "if-supported"):
+    raise SystemExit(f"ELMO_KERNELS={WANTED}: is none of 0, 1 and if-supported")
 
 
 def extensions() -> list[Extension]:
@@ -38,7 +41,7 @@ def extensions() -> list[Extension]:
         ],
         extra_link_args=["-pthread"],
         py_limited_api=True,
-        optional=WANTED != "1",
+        optional=not WANTED,
     )
     return [kernels]
 

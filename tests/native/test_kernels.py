@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -367,6 +368,34 @@ def test_nan_in_a_weight_or_a_row_is_not_rounded_to_a_number(level: str, bits: i
         np.testing.assert_allclose(out[:2, ::2], 40, rtol=1e-2)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_infinite_number_gives_none_of_the_wrong_sign(level: str, sign: int) -> None:
+    """int8 has no infinity, so it gives NaN. It used to give infinity of the wrong sign."""
+    weight, rows = np.float32([[1, 2, 3, 4], [-1, 2, 3, 4]]), np.ones((2, 4), np.float32)
+    rows[1, 0] = sign * np.inf
+    for precision in PRECISIONS:
+        out = np.empty((2, 2), np.float32)
+        _native.Linear(weight, None, precision).run(rows, out)
+        assert np.isfinite(out[0]).all()
+        assert np.isnan(out[1]).all() if precision == "int8" else out[1].tolist() == [sign * np.inf, -sign * np.inf]
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigwait"), reason="only Unix has sigwait")
+def test_workers_take_no_signals() -> None:
+    """A program may block a signal and wait for it. One that reached a worker would kill it."""
+    code = """
+import os, signal
+import numpy as np
+from elmo import _native
+kernel = _native.Linear(np.eye(256, dtype=np.float32), None, "float32")
+kernel.run(np.ones((3, 256), np.float32), np.zeros((3, 256), np.float32), 2)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+os.kill(os.getpid(), signal.SIGUSR1)
+assert signal.sigwait({signal.SIGUSR1}) == signal.SIGUSR1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_a_forked_process_starts_its_own_threads() -> None:
     """A fork does not copy threads: a child that waited for its parent's threads would hang."""
     code = """
@@ -410,6 +439,7 @@ def test_empty_arrays_begin_at_a_cache_line() -> None:
     [
         ({"sizes": [2, 3]}, r"batch_sizes must be positive and must not increase, but are \[2, 3\]"),
         ({"sizes": [3, 0]}, "batch_sizes must be positive"),
+        ({"sizes": [3, 2.5]}, r"batch_sizes must be whole numbers, but are \[3, 2\.5\]"),
         ({"sizes": [3, 1]}, r"gates is \(5, 32\), but must be \(4, 32\)"),
         ({"gates": np.zeros((5, 32))}, "gates is float64, but must be float32"),
         ({"hidden": np.zeros((4, 4), np.float32)}, r"hidden is \(4, 4\), but must be \(3, 4\)"),

@@ -52,8 +52,9 @@ def test_shares_of_new_gradients_keep_their_digits(level: str) -> None:
         ({"rows": np.array([7, 0, -1, 8])}, "rows holds -1 to 8, but weight has 9 rows"),
         ({"gradient": np.zeros((3, 16), np.float32)}, r"gradient is \(3, 16\), but must be \(4, 16\)"),
         ({"average": np.zeros((9, 15), np.float32)}, r"average is \(9, 15\), but must be \(9, 16\)"),
+        ({"weight": np.zeros((9, 16, 2), np.float32)}, r"weight is \(9, 16, 2\), but must have two dimensions"),
     ],
-    ids=["above", "below", "gradient", "average"],
+    ids=["above", "below", "gradient", "average", "weight"],
 )
 def test_adam_refuses_what_it_would_write_elsewhere(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -275,6 +275,7 @@ def test_native_maxima_keep_nan_and_do_not_depend_on_threads(level: str) -> None
         ({"d_out": np.zeros((3, 6))}, "d_out is float64, but must be float32"),
         ({"offset": 3}, "out has 6 columns, but 4 filters begin at column 3"),
         ({"activation": "selu"}, "activation is 'selu', but must be 'relu' or 'tanh'"),
+        ({"d_table": np.zeros((7, 20, 0), np.float32)}, r"d_table is \(7, 20, 0\), but must have three dimensions"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
@@ -285,3 +286,13 @@ def test_the_native_backward_pass_refuses_what_it_would_write_elsewhere(changed:
     arguments |= {"d_bias": np.zeros(4, np.float32), **changed}
     with pytest.raises(ValueError, match=message):
         training_kernels.add_to_table(**arguments)
+
+
+def test_a_gradient_without_a_row_for_a_thread_is_refused() -> None:
+    products, bias, x = np.zeros((3, 8), np.float32), np.zeros(8, np.float32), np.zeros((3, 4), np.float32)
+    none = np.zeros((0, 8), np.float32)
+    with pytest.raises(ValueError, match=r"^d_bias has no rows, but must have one for each thread$"):
+        training_kernels.highway_backward(products, bias, x, x.copy(), products.copy(), x.copy(), none)
+    scores, own = np.zeros(3, np.float32), np.zeros(3, np.int64)
+    with pytest.raises(ValueError, match=r"^d_bias has no rows, but must have one for each thread$"):
+        training_kernels.softmax(products, bias, scores, own, scores.copy(), scores.copy(), none)

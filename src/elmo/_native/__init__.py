@@ -4,9 +4,10 @@
 `highway` do what else a char encoder does. The kernels of training are in `elmo._native.training_kernels`.
 
 The extension module exists if the package was built with a compiler (see setup.py). At run time it uses the kernels
-for the best instruction set of the CPU. `available()` tells what this machine can use; the environment variable
-`ELMO_NATIVE=0` turns everything off. All arrays are NumPy arrays, contiguous in C order. The arrays of `Linear` and
-`Recurrence` are float32, and these classes compute in one of three precisions:
+for the best instruction set of the CPU. `available()` tells what this machine can use, and is what callers have to ask
+first: with the environment variable `ELMO_NATIVE=0` it is empty, so that torch computes. All arrays are NumPy arrays,
+contiguous in C order. The arrays of `Linear` and `Recurrence` are float32, and these classes compute in one of three
+precisions:
 
 - "float32": results differ from other float32 code by rounding only.
 - "bf16": the operands of products are rounded to bfloat16; all else is float32.

@@ -18,7 +18,10 @@ Array = NDArray[np.float32]
 
 def packed_sizes(batch_sizes: Sequence[int]) -> tuple[NDArray[np.int64], int, int]:
     """Return the batch sizes as the extension takes them, and the numbers of tokens N and of rows B."""
-    sizes = np.array(batch_sizes, dtype=np.int64)
+    given = np.asarray(batch_sizes)
+    if given.size and given.dtype.kind not in "iu":
+        raise ValueError(f"batch_sizes must be whole numbers, but are {list(batch_sizes)}")
+    sizes = given.astype(np.int64)
     if sizes.ndim != 1 or (sizes < 1).any() or (sizes[1:] > sizes[:-1]).any():
         raise ValueError(f"batch_sizes must be positive and must not increase, but are {list(batch_sizes)}")
     return sizes, int(sizes.sum()), int(sizes[0]) if len(sizes) else 0
@@ -54,6 +57,20 @@ def weight_shape(name: str, weight: Array) -> tuple[int, int]:
         raise ValueError(f"{name} is {weight.shape}, but must have two dimensions, none of them empty")
     check_array(name, weight, weight.shape)
     return weight.shape[0], weight.shape[1]
+
+
+def table_shape(name: str, table: Array) -> tuple[int, int, int]:
+    """Return the shape of a table of products, which must have three dimensions."""
+    if table.ndim != 3 or 0 in table.shape:
+        raise ValueError(f"{name} is {table.shape}, but must have three dimensions, none of them empty")
+    return table.shape[0], table.shape[1], table.shape[2]
+
+
+def threads_of(name: str, sums: Array) -> int:
+    """Return the number of threads that add to an array with a row for each, which must not be empty."""
+    if not len(sums):
+        raise ValueError(f"{name} has no rows, but must have one for each thread")
+    return len(sums)
 
 
 def check_depth(name: str, depth: int, precision: str) -> None:

@@ -41,10 +41,7 @@ struct Kernels;
 struct Packed {
     Precision precision;
     size_t columns, depth;  // as the weight has them: (columns, depth)
-    // If true, a block holds the same columns of the four gates, which are columns / 4 apart in the weight. The sums of
-    // a tile are then all that a cell needs for its step, which follows while they are in registers.
-    bool gates;
-    size_t lanes, blocks;
+    size_t blocks;
     size_t groups;  // words of the depth, with the padding to whole steps of a product
     int32_t* words = nullptr;    // [block][group][vector][lane]
     size_t bytes = 0;            // of `words`
@@ -57,12 +54,22 @@ struct Packed {
         TRANSPOSED,             // as (depth, columns)
         TRANSPOSED_INTERLEAVED  // the same, and its depth holds the gates of cells, which the other operand interleaves
     };
+    // With `gates`, a block holds the same columns of the four gates, which are columns / 4 apart in the weight. The sums
+    // of a tile are then all that a cell needs for its step, which follows while they are in registers.
     Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, const Kernels& kernels,
            Source source = AS_IT_IS);
     ~Packed();
     Packed(const Packed&) = delete;
     Packed& operator=(const Packed&) = delete;
+
+  private:
+    // The other constructor begins with this one, so that the destructor frees what it has if memory runs out.
+    Packed(Precision precision, size_t columns, size_t depth) : precision(precision), columns(columns), depth(depth) {}
 };
+
+// Gives a process memory of its own for weights that are packed for one call: at first, and after a fork, which may copy
+// the lock of the old memory while another thread holds it.
+void renew_kept_memory();
 
 struct Range { size_t begin, end; };
 
@@ -232,10 +239,22 @@ extern const Kernels avx512_bf16;
 extern const Kernels avx512_amx;
 #endif
 #elif defined(__aarch64__)
-extern const Kernels neon, neon_dot;
-#if defined(__clang__) ? __clang_major__ >= 11 : __GNUC__ >= 10
+extern const Kernels neon;
+// Before version 16, the header of clang declares these instructions only if the whole file is compiled for them.
+#if defined(__apple_build_version__)
+#define OLD_CLANG (__clang_major__ < 15)
+#elif defined(__clang__)
+#define OLD_CLANG (__clang_major__ < 16)
+#else
+#define OLD_CLANG 0
+#endif
+#if !OLD_CLANG
+#define HAS_NEON_DOT
+extern const Kernels neon_dot;
+#if defined(__clang__) || __GNUC__ >= 10
 #define HAS_NEON_BF16
 extern const Kernels neon_bf16;
+#endif
 #endif
 #endif
 

@@ -116,7 +116,8 @@ struct Int8 {
                 to[k] = static_cast<uint8_t>(bits);
             }
             for (size_t k = depth; k < 4 * weight.groups; ++k) to[k] = 0;
-            scratch.scales[r] = limit / LARGEST;
+            // A row with infinity would give infinities of any sign, so it gives NaN, too.
+            scratch.scales[r] = limit < __builtin_inff() ? limit / LARGEST : __builtin_nanf("");
         }
         return {scratch.words, weight.groups, scratch.scales};
     }

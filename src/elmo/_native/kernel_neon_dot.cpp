@@ -1,10 +1,10 @@
 // The kernels for Arm processors with dot products of int8 (ARMv8.2-DotProd).
 
-#ifdef __aarch64__
+#include "kernel.h"
+
+#ifdef HAS_NEON_DOT
 
 #include <arm_neon.h>
-
-#include "kernel.h"
 
 #define LEVEL neon_dot
 #define LANES 4
@@ -20,4 +20,4 @@
 #include "kernel_body.h"
 #endif
 
-#endif  // __aarch64__
+#endif  // HAS_NEON_DOT

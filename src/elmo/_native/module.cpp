@@ -214,9 +214,11 @@ PyObject* run_recurrence(PyObject*, PyObject* args) {
         });
         const float* out = outputs.floats();
         const size_t width = weight_hh.depth;
-        // Later steps overwrite earlier ones in the rows that still have tokens, which leaves each row's last output.
-        for (Py_ssize_t t = 0; t < steps; out += sizes[t++] * width)
-            std::memcpy(hidden.floats(), out, sizes[t] * width * sizeof(float));
+        // The rows that the next step lacks have their last output in this one.
+        for (Py_ssize_t t = 0; t < steps; out += sizes[t++] * width) {
+            const size_t next = t + 1 < steps ? sizes[t + 1] : 0;
+            std::memcpy(hidden.floats() + next * width, out + next * width, (sizes[t] - next) * width * sizeof(float));
+        }
     }
     Py_RETURN_NONE;
 }
@@ -452,7 +454,18 @@ PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernel", "What is computed in C++
 }  // namespace elmo
 
 PyMODINIT_FUNC PyInit__kernel() {
-    // A fork has none of the other threads that may have been asking for the GIL.
-    if (pthread_atfork(nullptr, nullptr, [] { elmo::asking.store(0); }) != 0) return PyErr_NoMemory();
+    // A fork has none of the other threads: those of the pool, those that may have held a lock, and those that may have
+    // been asking for the GIL.
+    static bool is_ready = false;  // Python may make the module again, and a second pool would not know the first one's
+    if (!is_ready) {
+        const auto renew = [] {
+            elmo::Pool::renew();
+            elmo::renew_kept_memory();
+            elmo::asking.store(0);
+        };
+        renew();
+        if (pthread_atfork(nullptr, nullptr, renew) != 0) return PyErr_NoMemory();
+        is_ready = true;
+    }
     return PyModule_Create(&elmo::MODULE);
 }

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from elmo import _native
 from elmo._native import extension
-from elmo._native.arguments import check_array, thread_count
+from elmo._native.arguments import check_array, thread_count, weight_shape
 
 Array = NDArray[np.float32]
 
@@ -45,7 +45,7 @@ def adam_rows(
     Source:
         Kingma and Ba 2015.
     """
-    check_array("weight", weight, weight.shape, written=True)
+    check_array("weight", weight, weight_shape("weight", weight), written=True)
     check_array("average", average, weight.shape, written=True)
     check_array("average_square", average_square, weight.shape, written=True)
     check_array("rows", rows, (len(rows),), dtype=np.int64)

@@ -1,7 +1,5 @@
 // Packing: the weights of a product in the order that the kernels read them, made once.
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -26,16 +24,8 @@ constexpr size_t HUGE_PAGE = size_t{1} << 21;
 // ask the system for fresh pages each time. Weights of inference are given back when their model is dropped.
 class Kept {
   public:
-    static Kept& instance() {
-        static const bool watched = [] {
-            current() = new Kept;
-            // A fork may copy the lock while another thread holds it, which the child lacks. It gets memory of its own,
-            // as it gets threads of its own (pool.h).
-            return pthread_atfork(nullptr, nullptr, [] { current() = new Kept; }) == 0;
-        }();
-        (void)watched;
-        return *current();
-    }
+    static Kept& instance() { return *current(); }
+    static void renew() { current() = new Kept; }
 
     void* take(size_t bytes) {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -62,7 +52,7 @@ class Kept {
     }
 
   private:
-    static constexpr size_t MOST = 8;  // blocks: what both directions of a biLM pack at the same time
+    static constexpr size_t MOST = 8;  // blocks: what a step packs for two directions, two weights each, forward and back
 
     Kept() { blocks_.reserve(MOST); }  // so that `give`, which destructors call, never allocates
     static Kept*& current() {
@@ -118,11 +108,13 @@ float most_together(size_t depth, size_t at_once, const At& at) {
 
 }  // namespace
 
+void renew_kept_memory() { Kept::renew(); }
+
 Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision,
                const Kernels& kernels, Source source)
-    : precision(precision), columns(columns), depth(depth), gates(gates), lanes(kernels.lanes) {
+    : Packed(precision, columns, depth) {
     // Columns and depth are padded to whole blocks and words.
-    const size_t width = VECTORS * lanes;
+    const size_t lanes = kernels.lanes, width = VECTORS * lanes;
     blocks = gates ? ceil_div(columns / 4, lanes) : ceil_div(columns, width);
     const size_t at_once = precision == Precision::int8 ? kernels.at_once : 1;
     groups = ceil_div(depth, per_word(precision) * at_once) * at_once;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <signal.h>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -103,21 +104,17 @@ class Worker {
 // never destroyed: its threads sleep until the process ends.
 class Pool {
   public:
-    static Pool& instance() {
-        static const bool watched = [] {
-            current() = new Pool;
-            // A fork copies the pool but not its threads, for which the child would wait forever. It gets a new pool.
-            return pthread_atfork(nullptr, nullptr, [] { current() = new Pool; }) == 0;
-        }();
-        (void)watched;
-        return *current();
-    }
+    static Pool& instance() { return *current(); }
+
+    // Gives the process a pool: at first, and after a fork, which copies the pool but not its threads.
+    static void renew() { current() = new Pool; }
 
     // Called as job(index, count, barrier) for all indices below `count`, which is the number of threads that were
     // wanted, or fewer if the system has no more.
     typedef std::function<void(size_t, size_t, Barrier&)> Job;
 
     void run(size_t wanted, const Job& job) {
+        if (wanted == 0) return;
         std::vector<Worker*> team = take(wanted - 1);
         const size_t count = team.size() + 1;
         SpinBarrier barrier(count);
@@ -151,10 +148,16 @@ class Pool {
             team.push_back(idle_.back());
             idle_.pop_back();
         }
+        // A thread inherits which signals it takes. A worker must take none: a program that blocks a signal later, to wait
+        // for it, would be killed by one that reached a worker.
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
             while (team.size() < wanted) team.push_back(new Worker);
         } catch (const std::system_error&) {  // the system has no more threads; fewer take longer, but suffice
         }
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
         return team;
     }
 

@@ -112,7 +112,9 @@ std::vector<const Kernels*> find_supported() {
 #if defined(HAS_NEON_BF16)
     if (dot && bf16) found.push_back(&neon_bf16);
 #endif
+#if defined(HAS_NEON_DOT)
     if (dot) found.push_back(&neon_dot);
+#endif
     found.push_back(&neon);
 #endif
     return found;

@@ -21,7 +21,9 @@ from elmo._native.arguments import (
     clip_limits,
     is_tanh,
     packed_sizes,
+    table_shape,
     thread_count,
+    threads_of,
 )
 
 Array = NDArray[np.float32]
@@ -56,7 +58,7 @@ def find_maxima(
     Raises:
         ValueError: If an argument is not as described.
     """
-    (width, alphabet, filters), (rows, columns) = table.shape, ids.shape
+    (width, alphabet, filters), (rows, columns) = table_shape("table", table), ids.shape
     check_array("table", table, (width, alphabet, filters))
     check_array("bias", bias, (filters,))
     check_array("places", places, (rows, filters), written=True, dtype=np.uint8)
@@ -97,7 +99,7 @@ def add_to_table(
     Raises:
         ValueError: If an argument is not as described.
     """
-    (width, alphabet, filters), (rows, columns) = d_table.shape, ids.shape
+    (width, alphabet, filters), (rows, columns) = table_shape("d_table", d_table), ids.shape
     stride, tanh = _check_features("out", out, rows, filters, offset), is_tanh(activation)
     check_array("d_out", d_out, (rows, stride))
     check_array("places", places, (rows, filters), dtype=np.uint8)
@@ -153,10 +155,10 @@ def highway_backward(
     check_array("d_out", d_out, (rows, size))
     check_array("d_products", d_products, (rows, 2 * size), written=True, dtype=products.dtype)
     check_array("d_x", d_x, (rows, size), written=True)
-    check_array("d_bias", d_bias, (len(d_bias), 2 * size), written=True)
+    check_array("d_bias", d_bias, (threads_of("d_bias", d_bias), 2 * size), written=True)
     arrays = products, bias, x, d_out, d_products, d_x, d_bias
     if rows:
-        extension().run_highway_backward(*arrays, rows, size, bf16, thread_count(len(d_bias)), _level())
+        extension().run_highway_backward(*arrays, rows, size, bf16, len(d_bias), _level())
 
 
 def _check_highway(products: Products, bias: Array, x: Array) -> tuple[int, int, bool]:
@@ -342,14 +344,14 @@ def softmax(
     check_array("own", own, (rows,), dtype=np.int64)
     check_array("losses", losses, (rows,), written=True)
     check_array("target_shares", target_shares, (rows,), written=True)
-    check_array("d_bias", d_bias, (len(d_bias), columns), written=True)
+    check_array("d_bias", d_bias, (threads_of("d_bias", d_bias), columns), written=True)
     # An index beyond the row would be written to.
     if rows and not -1 <= own.min() <= own.max() < columns:
         raise ValueError(f"own holds {own.min()} to {own.max()}, but there are {columns} columns")
     bf16 = _is_bf16(products)
     arrays = products, bias, target_scores, own, losses, target_shares, d_bias
     if rows:
-        extension().run_softmax(*arrays, rows, columns, bf16, thread_count(len(d_bias)), _level())
+        extension().run_softmax(*arrays, rows, columns, bf16, len(d_bias), _level())
 
 
 def _is_bf16(products: NDArray[Any]) -> bool:
