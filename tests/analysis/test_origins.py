@@ -47,13 +47,32 @@ def test_every_sentence_has_its_file_line_and_metadata(origins: Origins, tmp_pat
 @pytest.mark.parametrize(
     ("wanted", "chosen"),
     [
+        ("900..1900", ["1843-05-01", "0950-01-01", "2 May 1843"]),
+        ("-350..0", ["-0044-03-15"]),
+        ("1843..", ["1843-05-01", "2 May 1843", "9999"]),
+        ("..1000", ["0950-01-01", "-0044-03-15"]),
+        ("1843-05..1843-06", ["1843-05-01"]),
+        ("m..z", ["spring"]),
+    ],
+)
+def test_ranges_of_dates(wanted: str, chosen: list[str]) -> None:
+    """The year of a date is compared if the ends are numbers. Other ends are compared as text."""
+    dates = ["1843-05-01", "0950-01-01", "-0044-03-15", "2 May 1843", "9999", "spring"]
+    places = np.array([[number, 1] for number in range(6)], np.int32)
+    dated = Origins(tuple("abcdef"), places, ("date",), tuple((date,) for date in dates))
+    assert [dates[number] for number in np.flatnonzero(dated.where({"date": wanted}))] == chosen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
         ({}, [0, 1, 2, 3]),
         ({"author": "Darwin"}, [0, 1]),
         ({"author": ""}, [3]),
         ({"author": "Aus*"}, [2]),
         ({"author": "*"}, [0, 1, 2, 3]),
         ({"year": "1800..1899"}, [0, 1]),
-        ({"year": "900..1843"}, [0, 1]),
+        ({"year": "900..1843"}, [0, 1, 2]),
         ({"year": "..1790"}, [2]),
         ({"year": "1790.."}, [0, 1, 2]),
         ({"year": "1790..", "author": "A.."}, [0, 1, 2]),
@@ -64,7 +83,7 @@ def test_every_sentence_has_its_file_line_and_metadata(origins: Origins, tmp_pat
     ids=str,
 )
 def test_sentences_are_chosen_by_value_beginning_or_range(origins: Origins, wanted, chosen) -> None:
-    """Years are compared as numbers, so 900 comes before 1843. A day in 1790 is in a range that ends in 1790."""
+    """Years and dates are compared as numbers, so 900 comes before 1790-05-02. A day in 1790 is in that year."""
     assert np.flatnonzero(origins.where(wanted)).tolist() == chosen
 
 

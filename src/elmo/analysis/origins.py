@@ -38,6 +38,9 @@ CSV = ".csv"
 RANGE, ANY_END = "..", "*"
 """Marks in the wanted values of a column: `1800..1849` is a range, `18*` a beginning."""
 
+YEAR = re.compile(r"^\s*-\d{3,4}(?!\d)|(?<!\d)\d{3,4}(?!\d)")
+"""A year: a number of three or four digits. With a minus at the start of the value, it is one before Christ."""
+
 _LARGEST = 1 << 28
 """In bytes, of the names and the metadata of all files."""
 
@@ -182,8 +185,8 @@ class Origins:
 
         Args:
             wanted: For each column a value, a beginning such as `18*`, or a range such as `1800..1849`, whose ends
-                belong to it and may be missing. Numbers are compared as numbers, all else by code points; the range
-                `1800..1849` of dates includes `1849-12-31`.
+                belong to it and may be missing. If the ends are numbers, the range has the numbers between them, and
+                the dates whose year is, such as `1849-12-31` or `2 May 1843`. Other ends are compared by code points.
 
         Returns:
             A mask of the sentences, (num_sentences,).
@@ -217,20 +220,20 @@ def _fits(value: str, wanted: str) -> bool:
     first, dots, last = wanted.partition(RANGE)
     if not (dots and value):
         return False
-    low, own = _comparable(first, value)
-    if not own >= low:
-        return False
-    own, high = _comparable(value, last)
-    # A day of the last year is in that year.
-    return not last or own <= high or (high == last and value.startswith(last))
+    low, high, own = _number(first or "-inf"), _number(last or "inf"), _number(value)
+    if (first or last) and low is not None and high is not None:
+        year = YEAR.search(value)
+        own = float(year[0]) if own is None and year else own
+        return own is not None and low <= own <= high
+    # A day of the last month is in that month.
+    return value >= first and (not last or value <= last or value.startswith(last))
 
 
-def _comparable(one: str, other: str) -> tuple[Any, Any]:
-    """Return two strings as numbers if both are numbers, and else as they are."""
+def _number(text: str) -> float | None:
     try:
-        return float(one), float(other)
+        return float(text)
     except ValueError:
-        return one, other
+        return None
 
 
 def parse_wanted(options: Sequence[str]) -> dict[str, str]:

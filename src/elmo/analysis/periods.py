@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.origins import FILE, Origins
+from elmo.analysis.origins import FILE, YEAR, Origins
 from elmo.errors import ElmoError
 
 LENGTHS = {"year": 1, "decade": 10, "century": 100}
@@ -18,9 +17,6 @@ LENGTHS = {"year": 1, "decade": 10, "century": 100}
 
 DATES = ("year", "date")
 """The columns of metadata that hold dates unless another one is named."""
-
-YEAR = re.compile(r"^\s*-\d{3,4}(?!\d)|(?<!\d)\d{3,4}(?!\d)")
-"""A year: a number of three or four digits. With a minus at the start of the value, it is one before Christ."""
 
 
 @dataclass(frozen=True)
