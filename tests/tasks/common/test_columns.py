@@ -67,6 +67,16 @@ def test_what_has_no_column_goes_to_misc(tmp_path: Path) -> None:
     assert lines[5].endswith("\tSpacesAfter=\\s\\s|chunk=B-NP")
 
 
+def test_a_bar_in_misc_is_no_end_of_a_value(tmp_path: Path) -> None:
+    """Values of other columns may hold what separates the items of this one."""
+    (example,) = read_columns(write(tmp_path / "a.conllu", SENTENCE), None)
+    values = ["Case=Nom|Number=Plur", "a\\b", "\\p", "\\\\|"]
+    for _ in range(2):  # the second time, they are replaced
+        (example,) = read_columns(write(tmp_path / "b.conllu", example.with_columns({"morph": values})), None)
+    assert list(example.attribute("morph")) == values
+    assert "morph=Case=Nom\\pNumber=Plur\n" in (tmp_path / "b.conllu").read_text()
+
+
 def test_values_of_misc_and_of_comments(tmp_path: Path) -> None:
     text = SENTENCE.replace("0\troot\t0:root\t", "0\troot\t0:root\tNER=B-A=1|").replace(
         "# sent_id", "#newdoc id = 5\n# sent_id"

@@ -17,6 +17,9 @@ Line = tuple[str, ...]
 """The columns of a line. A line that holds no word is a single column."""
 
 _NEWDOC = re.compile(r"#\s*newdoc\b")
+_ESCAPE, _BAR = "\\", r"\p"
+_ESCAPED = re.compile(r"\\[\\p]")
+"""What stands for a backslash and for a vertical bar in a value of `misc`."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ class ColumnSentence:
     def with_columns(self, values: Mapping[str, Sequence[str]]) -> str:
         """Return the sentence as text, with new values for each word in some columns, and a blank line at the end.
 
-        What has no column of its own is added to that of `misc`, as in "chunk=B-NP".
+        What has no column of its own is added to that of `misc`, as in "chunk=B-NP". A vertical bar, which separates
+        the items there, is written as the sequence that CoNLL-U has for it.
         """
         lines = list(map(list, self.lines))
         for name, column in values.items():
@@ -79,7 +83,8 @@ class ColumnSentence:
                     continue
                 others = lines[place][-1].split("|") if lines[place][-1] != EMPTY else []
                 kept = [item for item in others if item.partition("=")[0] != name]
-                lines[place][-1] = "|".join([*kept, f"{name}={value}"])
+                escaped = value.replace(_ESCAPE, 2 * _ESCAPE).replace("|", _BAR)
+                lines[place][-1] = "|".join([*kept, f"{name}={escaped}"])
         return "".join("\t".join(line) + "\n" for line in lines) + "\n"
 
 
@@ -163,4 +168,5 @@ def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> Column
 
 def _item_of(misc: str, key: str) -> str | None:
     found = (item.partition("=") for item in misc.split("|"))
-    return next((value for name, _, value in found if name == key), None)
+    value = next((value for name, _, value in found if name == key), None)
+    return value and _ESCAPED.sub(lambda found: "|" if found[0] == _BAR else _ESCAPE, value)
