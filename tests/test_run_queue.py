@@ -113,6 +113,21 @@ def test_a_run_that_failed_is_tried_again_and_those_after_it_wait(queue: Queue) 
     assert (queue.here / "order.txt").read_text() == "three\ntwo\n"
 
 
+def test_a_run_that_was_stopped_has_not_failed(queue: Queue) -> None:
+    """`elmo` ends with 75 if a signal from outside of the queue stops it. The queue continues it at its next start."""
+    queue.write(
+        {"name": "one", "command": "sh -c 'test -e there || exit 75'"},
+        {"name": "two", "command": append("two"), "after": ["one"]},
+    )
+    code, output = queue.run()
+    assert code == 1
+    assert "two: not started, because a run that it waits for did not finish" in output
+    assert "failed" not in queue.run("--status")[1]
+    (queue.here / "there").touch()
+    assert queue.run()[0] == 0
+    assert (queue.here / "order.txt").read_text() == "two\n"
+
+
 def test_stopped_it_stops_its_runs_and_goes_on(queue: Queue) -> None:
     """The run saves on SIGTERM, as our trainings do. When it is started again, it only succeeds if it had saved."""
     on_stop = 'trap "touch saved; exit 143" TERM'

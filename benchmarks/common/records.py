@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from common.machine import peak_rss_mb
+from elmo.cli.shared import STOPPED
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.schema import from_mapping
@@ -175,6 +176,9 @@ def run_elmo(command: Sequence[str], stdout: IO[str] | None = None) -> int:
                 raise SystemExit("stopped; run the same command again to continue") from None
     finally:
         signal.signal(signal.SIGTERM, before)
+    if process.returncode == STOPPED:  # by a signal that has not reached this program
+        print("stopped; run the same command again to continue", file=sys.stderr)
+        raise SystemExit(STOPPED)
     if process.returncode:
         raise SystemExit(f"elmo ended with exit code {process.returncode}; see above")
     return peak
@@ -230,8 +234,15 @@ def shown(command: Iterable[str]) -> str:
 
 
 def _without_folders(words: Iterable[str]) -> Iterator[str]:
+    is_setting = False
     for word in words:
         key, equals, value = word.rpartition("=")
+        # Of the settings, these alone name files. A slash in another may mean anything.
+        if is_setting and key != "words.vectors":
+            is_setting = False
+            yield word
+            continue
+        is_setting = word == "--set"
         yield f"{key}{equals}{','.join(file.rstrip('/').rpartition('/')[2] for file in value.split(','))}"
 
 
@@ -239,4 +250,8 @@ def _without_paths(value: Any) -> Any:
     """Return the value with paths replaced by the names of their files."""
     if isinstance(value, Mapping):
         return {key: _without_paths(each) for key, each in cast("Mapping[str, Any]", value).items()}
-    return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_without_paths(each) for each in cast("Sequence[Any]", value)]
+    if not isinstance(value, str) or not value.startswith("/"):
+        return value
+    return ",".join(file.rpartition("/")[2] for file in value.split(","))

@@ -29,6 +29,8 @@ def script(main: Callable[[], None]) -> Callable[[], None]:
         except click.ClickException as error:  # of a command of `elmo` that the script calls
             print(f"{Path(sys.argv[0]).name}: error: {error.format_message()}", file=sys.stderr)
             raise SystemExit(2) from None
+        except (click.Abort, KeyboardInterrupt):
+            raise SystemExit("stopped; run the same command again to continue") from None
         except subprocess.CalledProcessError as error:
             print(f"{Path(sys.argv[0]).name}: error: {error.cmd[0]} failed; see above", file=sys.stderr)
             raise SystemExit(2) from None

@@ -18,8 +18,8 @@ current folder. `table_one.yaml` is the list of what docs/results.md still lacks
 Each run has one thread and the lowest priority. Its output is appended to `queue/NAME.log`, and `queue/NAME.json` has
 its state. A queue that was killed can be started again: it skips finished runs and repeats the commands of the others,
 which have to continue where they stopped, as ours do. A failed run is tried once more each time the queue is started.
-A run is finished when its command ends with exit code 0. `elmo` also does so when a signal from outside the queue stops
-it; `paper_tasks.py` does not.
+A run is finished when its command ends with exit code 0. With exit code 75, `elmo` and the scripts here say that they
+were stopped: such a run is continued when the queue is started again.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+STOPPED = 75  # the exit code of what was stopped and can be continued
 SAVE_SECONDS = 60  # how much of a run's time may be lost if the queue is killed
 
 
@@ -205,7 +206,7 @@ def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
             for run in [run for run in waiting if ended.issuperset(run.after)]:
                 if not all(states[name].is_done for name in run.after):
                     waiting.remove(run)
-                    print(f"{run.name}: not started, because a run that it waits for failed", flush=True)
+                    print(f"{run.name}: not started, because a run that it waits for did not finish", flush=True)
                 elif len(running) < jobs:
                     waiting.remove(run)
                     running.append(_start(run, folder, states[run.name], lock))
@@ -213,12 +214,14 @@ def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
             is_due = time.monotonic() - saved > SAVE_SECONDS
             for job in list(running):
                 exit_code = job.process.poll()
-                state = State(job.run.command, round(job.seconds, 1), exit_code, is_running=exit_code is None)
-                if state.exit_code is not None:
+                has_ended = exit_code is not None
+                kept = None if exit_code == STOPPED else exit_code
+                state = State(job.run.command, round(job.seconds, 1), kept, is_running=not has_ended)
+                if has_ended:
                     running.remove(job)
                     _terminate(job)  # what it has started, if it was killed itself
-                    print(f"{job.run.name}: exit code {state.exit_code}, {job.seconds / 3600:.2f} h", flush=True)
-                if is_due or state.exit_code is not None:
+                    print(f"{job.run.name}: exit code {exit_code}, {job.seconds / 3600:.2f} h", flush=True)
+                if is_due or has_ended:
                     states[job.run.name] = state
                     write_state(job.run, folder, state)
             saved = time.monotonic() if is_due else saved
@@ -272,7 +275,7 @@ def _noting_signals() -> Generator[list[int]]:
 def _stopping(running: Sequence[Job], folder: Path) -> Generator[None]:
     """Stop the runs that are left at the end, and wait until they have saved their state.
 
-    The exit code of a run that has already ended is kept. After SIGTERM it says nothing, since `elmo` ends with 0 then.
+    The exit code of a run that has already ended is kept. After SIGTERM it says nothing.
     """
     try:
         yield
@@ -282,7 +285,8 @@ def _stopping(running: Sequence[Job], folder: Path) -> Generator[None]:
             _terminate(job)
         for job, exit_code in zip(running, exit_codes, strict=True):
             job.process.wait()
-            write_state(job.run, folder, State(job.run.command, round(job.seconds, 1), exit_code))
+            kept = None if exit_code == STOPPED else exit_code
+            write_state(job.run, folder, State(job.run.command, round(job.seconds, 1), kept))
 
 
 def _terminate(job: Job) -> None:

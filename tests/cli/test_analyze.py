@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bridge import make_model
 from commands import RunMain, run
 from elmo.formats import save_native
+from elmo.tasks.trainer import Trainer
 
 TEXT = "Ann\tB-PER\nw1\tO\n\nw2\tO\nEspoo\tB-LOC\n\nw3\tO\nBo\tB-PER\n"
 TINY = ["words.dim=4", "characters.filters=4", "ner:lstm=[4]", "training.max_epochs=1"]
@@ -139,3 +141,32 @@ def test_results_go_to_a_folder(folder: Path, run_main: RunMain) -> None:
     code, _, error = run_main(["analyze", "pos", "nowhere", "--out", "taken"])
     assert code == 2
     assert "taken' is a file" in error
+
+
+def test_stopped_it_can_be_continued(folder: Path, run_main: RunMain, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    step = Trainer.step
+
+    def stop(self: Any, examples: Any) -> None:
+        step(self, examples)
+        self.stopped = True
+
+    arguments = ["analyze", "weights", *NER, *TINY_OPTIONS, "--out", "out", "--device", "cpu", "--quick"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", stop)
+        code, out, _ = run_main(arguments)
+        assert (code, out) == (75, "out/quick: stopped; run the same command again to continue\n")
+        code, out, _ = run_main([*arguments, "--json"])
+        assert (code, json.loads(out)) == (75, {"out": "out/quick", "done": False})
+    assert run_main(arguments)[0] == 0
+
+
+def test_static_vectors_without_the_word_are_refused_first(folder: Path, run_main: RunMain) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("gensim")
+    Path("static.txt").write_text("1 2\na 0 1\n")
+    code, _, error = run_main(
+        ["analyze", "neighbors", "model", "--semcor", "x.data.xml", "--static", "static.txt", "--out", "out"]
+    )
+    assert (code, error) == (2, "elmo: the static vectors have no word 'play'\n")
+    assert not Path("out", "parts").exists()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import add_options, device_option, examples, json_option, print_result, set_option
+from elmo.cli.shared import STOPPED, add_options, device_option, examples, json_option, print_result, set_option
 from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 
@@ -307,7 +308,13 @@ def _analyze_tasks(
     name = _describe(model, formats.load(model, with_softmax=False).config)
     found = _tasks(**data)
     runs = [TaskRuns(each, out, model, num_seeds=seeds, device=device, quick=quick) for each in found]
-    _write(out, analyze(runs, name), draw, as_json)
+    try:
+        finding = analyze(runs, name)
+    except KeyboardInterrupt:  # all that is trained so far is kept
+        sentence = f"{out}: stopped; run the same command again to continue"
+        print_result(sentence, {"out": str(out), "done": False}, as_json)
+        sys.exit(STOPPED)
+    _write(out, finding, draw, as_json)
 
 
 def _analyze_vectors(

@@ -88,6 +88,7 @@ def analyze_neighbors(
     words = [word for word in WORDS if word in told_apart][: QUICK_WORDS if quick else None]
     if not words:
         raise ElmoError(f"the annotated text has no sense of {', '.join(WORDS)} in two sentences; give SemCor")
+    nearest = None if static is None else ", ".join(nearest_static(static, WORD, NUM_WORDS))
     inputs: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of_examples(semcor), "words": words}
     # The last keys name how the parts are computed, so that parts stored by an earlier version, which counted
     # differently, are computed again.
@@ -96,8 +97,8 @@ def analyze_neighbors(
     shared = inputs | {"equally near": "shared"}
     senses = once(folder / "parts" / "neighbors-senses.json", shared, lambda: _separations(embedder, semcor, words))
     here: dict[str, dict[str, Cell]] = dict(uses.value)
-    if static is not None:
-        here = {f"{WORD}, static vectors": {NEAREST: ", ".join(nearest_static(static, WORD, NUM_WORDS))}, **here}
+    if nearest is not None:
+        here = {f"{WORD}, static vectors": {NEAREST: nearest}, **here}
     paper: dict[str, dict[str, Cell]] = {row: {NEAREST: found} for row, found in NEIGHBORS.items()}
     columns = [CHANCE, *map(layer_name, range(embedder.num_layers))]
     tables = [
