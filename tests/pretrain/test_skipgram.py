@@ -64,6 +64,14 @@ def test_words_with_the_same_neighbours_have_similar_vectors(corpus: Corpus, tmp
             assert min(unit[a] @ unit[b] for b in group) > max(unit[a] @ unit[b] for b in other)
 
 
+def test_marks_in_the_text_are_no_words(tmp_path: Path) -> None:
+    """Published corpora, such as WikiText, have `<UNK>` in place of rare words."""
+    (tmp_path / "text.txt").write_text("a b <UNK> c\n" * 5)
+    corpus = prepare([tmp_path / "text.txt"], tmp_path / "corpus", min_count=1, workers=1)
+    assert train_static(corpus, tmp_path / "v.txt", SkipGramConfig(dim=4, min_count=1, epochs=1)) == 3
+    assert sorted(read_vectors(tmp_path / "v.txt")[0]) == ["a", "b", "c"]
+
+
 def test_sentences_are_those_of_the_text(corpus: Corpus, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentences are the same in pieces of any size and each time they are read, without the words that are left
     out. The counts are those of the text."""
@@ -166,6 +174,7 @@ def test_the_command_repeats_itself(
             "v.txt.gz: word vectors are text (.txt or .vec) or gensim's (.kv); name such a file",
         ),
         (["corpus", "out.txt", "--dim", "0"], "--dim: 0 is not positive"),
+        (["corpus", "out.txt", "--window", "99999999999"], "--window: 99999999999 is more than 10000, the most words"),
         (["corpus", "out.txt", "--min-count", "9999"], "--min-count: no word of the text occurs 9999 times"),
         (
             ["corpus", "out.txt", "--lowercase"],

@@ -389,6 +389,12 @@ def test_what_is_wrong_is_found_before_files_are_read(
     assert Path("a.txt").read_text() == "mine"
 
 
+def test_the_last_seed_is_checked_before_the_first_is_trained(files: Path, recipe: Recipe) -> None:
+    with pytest.raises(ElmoError, match=r"training\.seed: 4294967296 is not between 0 and 4294967295"):
+        make_config(files, recipe(training__seed=2**32 - 1), num_seeds=2)
+    make_config(files, recipe(training__seed=2**32 - 1))
+
+
 @pytest.mark.parametrize("number", [0, -1])
 def test_there_is_at_least_one_seed(number: int, files: Path, recipe: Recipe) -> None:
     with pytest.raises(ElmoError, match="num_seeds"):

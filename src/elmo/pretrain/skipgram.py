@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.word_vectors import require_word_vector_target, write_word_vectors
 from elmo.progress import show_progress
-from elmo.schema import require_positive, require_seed
+from elmo.schema import require_count, require_seed
 from elmo.text.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class SkipGramConfig:
 
     def __post_init__(self) -> None:
         for name in ("dim", "min_count", "window", "epochs", "workers"):
-            require_positive(name, getattr(self, name))
+            require_count(name, getattr(self, name))
+        if self.window > MOST_WORDS:  # gensim's thread would die of a much larger one, and never be waited for
+            raise ElmoError(f"window: {self.window} is more than {MOST_WORDS}, the most words that gensim sees at once")
         require_seed("seed", self.seed)
 
 
@@ -81,6 +84,7 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
     require_word_vector_target(path)
     corpus.verify()  # an error in the thread in which gensim reads would never be seen
     counts = corpus.count_types()
+    counts[: len(SPECIAL_WORDS)] = 0  # a text may hold them, but they are no words
     is_kept = counts >= config.min_count
     words = np.array(corpus.types(), dtype=object)
     if not is_kept.any():

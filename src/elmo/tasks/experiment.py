@@ -20,7 +20,7 @@ from elmo.formats.files import write_all, write_json, write_text
 from elmo.formats.model import Model, require_warm_state
 from elmo.formats.sources import is_bundled
 from elmo.nn.devices import use_device
-from elmo.schema import require_count
+from elmo.schema import require_count, require_seed
 from elmo.targets import alone_in, require_folder
 from elmo.tasks.card import Result, task_card
 from elmo.tasks.checkpoint import CHECKPOINT
@@ -95,6 +95,7 @@ class ExperimentConfig:
 
     def __post_init__(self) -> None:
         require_count("num_seeds", self.num_seeds)
+        require_seed("training.seed", self.recipe.training.seed + self.num_seeds - 1)  # the last one, before the first
 
 
 Sets = Mapping[str, Sequence[Any]]
