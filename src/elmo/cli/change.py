@@ -94,6 +94,7 @@ def command(
     from elmo.analysis.change import ChangeIndex
     from elmo.analysis.pictures import new_figure, require_picture
     from elmo.targets import require_new_file
+    from elmo.wording import counted
 
     if word is None and picture is not None:
         raise ElmoError("--picture shows the uses of one word; name it with --word")
@@ -105,7 +106,9 @@ def command(
         new_figure()  # says now if matplotlib is missing
     uses = ChangeIndex(index, by, dates)
     if uses.periods.num_undated:
-        click.echo(f"elmo: {uses.periods.num_undated:,} sentences belong to no period and are left out", err=True)
+        number = uses.periods.num_undated
+        verbs = "belongs to no period and is" if number == 1 else "belong to no period and are"
+        click.echo(f"elmo: {counted(number, 'sentence')} {verbs} left out", err=True)
     if word is None:
         _show_ranking(uses, between, min_count, measure, top or 20, as_json)
     else:
@@ -131,6 +134,7 @@ def _show_ranking(
         {
             "between": [first, second],
             "measure": measure,
+            "num_undated": uses.periods.num_undated,
             "num_words": len(ranked),
             "words": [dataclasses.asdict(one) for one in ranked[:top]],
         },
@@ -155,6 +159,7 @@ def _show_word(uses: ChangeIndex, word: str, top: int, picture: Path | None, as_
         f"{drawn}",
         {
             "word": word,
+            "num_undated": uses.periods.num_undated,
             "periods": [dataclasses.asdict(period) for period in found.periods],
             **{name: matrix.tolist() for name, matrix in found.distances._asdict().items()},
         },

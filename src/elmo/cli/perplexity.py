@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--batch-size",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1 << 20),
     default=32,
     show_default=True,
     metavar="N",

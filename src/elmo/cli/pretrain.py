@@ -215,7 +215,7 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
             "best_step": progress.best_step,
             "batch_size": batch_size,
             "num_processes": num_processes,
-            "done": training.is_done,
+            "done": not again,
         },
         as_json,
     )

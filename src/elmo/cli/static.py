@@ -14,7 +14,14 @@ from elmo.cli.shared import (
     print_result,
     reading_options,
 )
-from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_tests, word_test_options, words_left_out
+from elmo.cli.word_vectors import (
+    num_left_out,
+    opened_corpus,
+    require_word_tests,
+    run_word_tests,
+    word_test_options,
+    words_left_out,
+)
 
 
 @click.command(
@@ -92,14 +99,15 @@ def command(
     started = time.perf_counter()
     with opened_corpus(source, out, reading) as corpus:
         num_words, num_tokens = train_static(corpus, out, config), corpus.num_tokens
-        left_out = words_left_out(num_words, corpus, min_count)
+        num_rare = num_left_out(num_words, corpus)
         del corpus  # Windows cannot delete files that are still mapped into memory
     seconds = time.perf_counter() - started
-    figures = {"file": str(out), "num_words": num_words, "dim": dim, "num_tokens": num_tokens, "seconds": seconds}
+    figures = {"file": str(out), "num_words": num_words, "num_left_out": num_rare, "dim": dim}
+    figures |= {"num_tokens": num_tokens, "seconds": seconds}
     figures |= run_word_tests(out, similarity, analogies, as_json)
     print_result(
         f"{out}: vectors of {num_words:,} words, {dim} wide, from {num_tokens:,} tokens, "
-        f"{seconds / 60:.1f} minutes{left_out}",
+        f"{seconds / 60:.1f} minutes{words_left_out(num_rare, min_count)}",
         figures,
         as_json,
     )

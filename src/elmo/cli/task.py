@@ -252,7 +252,7 @@ def evaluate(
     metric = trained.task.metric
     print_result(
         f"{metric} {scores[metric]:.2f} on {counted(len(found), 'example')}, {rate:,.0f} a second",
-        {"scores": scores, "num_examples": len(found), "examples_per_second": rate},
+        {"metric": metric, "scores": scores, "num_examples": len(found), "examples_per_second": rate},
         as_json,
     )
     # After the scores: they took long, and are not lost if the file can't be written.
@@ -358,6 +358,7 @@ def predict(
     from elmo.cli.unanswered import CHUNK, CHUNK_TOKENS, layout_of, read_unanswered
     from elmo.tasks import load
     from elmo.text.chunks import in_chunks
+    from elmo.text.decoding import shown_name
     from elmo.text.reading import expand
 
     # A bad file is refused before the model is loaded.
@@ -376,7 +377,7 @@ def predict(
             else:
                 click.echo(trained.task.as_text(example, prediction), nl=False)
     if not num_examples:
-        raise ElmoError(f"{path}: holds no text")
+        raise ElmoError(f"{shown_name(path)}: holds no text")
 
 
 def _settings(task: Task[Any, Any, Any], overrides: Sequence[str], others: Sequence[str]) -> dict[str, object]:

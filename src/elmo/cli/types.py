@@ -18,7 +18,14 @@ from elmo.cli.shared import (
     print_result,
     text_options,
 )
-from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_tests, word_test_options, words_left_out
+from elmo.cli.word_vectors import (
+    num_left_out,
+    opened_corpus,
+    require_word_tests,
+    run_word_tests,
+    word_test_options,
+    words_left_out,
+)
 from elmo.errors import ElmoError
 from elmo.wording import counted
 
@@ -120,13 +127,14 @@ def command(
             embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=out.absolute().parent
         )
         num_tokens = corpus.num_tokens
-        left_out = words_left_out(len(found.names), corpus, min_count) if senses == 1 else ""
+        num_rare = num_left_out(len(found.names), corpus) if senses == 1 else None
         del corpus  # Windows cannot delete files that are still mapped into memory
         write_word_vectors(out, found.names, found.vectors, found.counts)
     seconds = time.perf_counter() - started
     figures = {
         "file": str(out),
         "num_vectors": len(found.names),
+        "num_left_out": num_rare,
         "dim": embedder.width,
         "num_tokens": num_tokens,
         "seconds": round(seconds, 3),
@@ -136,7 +144,7 @@ def command(
     figures |= run_word_tests(out, similarity, analogies, as_json)
     print_result(
         f"{out}: vectors of {what}, {embedder.width} wide, from {counted(num_tokens, 'token')}, "
-        f"{seconds / 60:.1f} minutes{suffix}{left_out}",
+        f"{seconds / 60:.1f} minutes{suffix}{words_left_out(num_rare or 0, min_count)}",
         figures,
         as_json,
     )

@@ -47,10 +47,14 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
         del corpus  # Windows cannot delete files that are still mapped into memory
 
 
-def words_left_out(num_words: int, corpus: Corpus, min_count: int) -> str:
-    """Return what a result says of the words of a corpus that are too rare to be among those with a vector."""
-    num_rare = corpus.num_types - len(SPECIAL_WORDS) - num_words
-    return f"; {counted(num_rare, 'word')} with fewer than {min_count} uses left out" if num_rare > 0 else ""
+def num_left_out(num_words: int, corpus: Corpus) -> int:
+    """Return how many words of a corpus are too rare to be among those with a vector."""
+    return corpus.num_types - len(SPECIAL_WORDS) - num_words
+
+
+def words_left_out(number: int, min_count: int) -> str:
+    """Return what a result says of that number of words."""
+    return f"; {counted(number, 'word')} with fewer than {min_count} uses left out" if number > 0 else ""
 
 
 word_test_options = add_options(

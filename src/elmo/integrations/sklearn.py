@@ -97,6 +97,8 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         """Return the vectors (N, D) of N documents, or (N, (L+1) * D) with `layers="all"`."""
         if isinstance(X, str):
             raise ElmoError("X: expected a list of documents, found a string")
+        if not isinstance(X, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ElmoError(f"X: expected a list of documents, found {type(X).__name__}")
         if (num_axes := getattr(X, "ndim", 1)) != 1:  # iterating over a DataFrame gives the names of its columns
             raise ElmoError(
                 f"X: expected a list of documents, found {num_axes} dimensions; pass one column, in ColumnTransformer "

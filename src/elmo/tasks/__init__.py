@@ -212,6 +212,8 @@ def predict(
     _require_trained(trained)
     if isinstance(texts, str | bytes):
         raise ElmoError("texts: expected a list of texts, found a string; did you mean [text]?")
+    if not isinstance(texts, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ElmoError(f"texts: expected a list of texts, found {type(texts).__name__}")
     task, texts = trained.task, list(texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - lists of tokens, as `embed` takes

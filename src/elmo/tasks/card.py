@@ -117,7 +117,10 @@ def task_card(task: str, train: str, elmo: str, results: Sequence[Result], metri
     }
     summary = summarize(results)
     names = dict.fromkeys(name for scores in summary.values() for name in scores)
-    cells = ([n, *(mean_and_deviation(scores[n]) if n in scores else "" for scores in summary.values())] for n in names)
+    cells = (
+        [n.replace("|", "\\|"), *(mean_and_deviation(scores[n]) if n in scores else "" for scores in summary.values())]
+        for n in names
+    )
     return _TEMPLATE.format(
         task=task,
         title=f"A model for the task {task}",
