@@ -170,3 +170,15 @@ def test_static_vectors_without_the_word_are_refused_first(folder: Path, run_mai
     )
     assert (code, error) == (2, "elmo: the static vectors have no word 'play'\n")
     assert not Path("out", "parts").exists()
+
+
+def test_a_run_of_other_settings_is_refused_before_any_is_trained(folder: Path, run_main: RunMain) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = [*NER, *TINY_OPTIONS, "--out", "out", "--device", "cpu", "--quick"]
+    assert run_main(["analyze", "weights", *arguments])[0] == 0
+    before = sorted(Path("out").rglob("*"))
+    for verb in ("placement", "efficiency", "finetuning"):  # all of which need that run, too
+        code, _, error = run_main(["analyze", verb, *arguments, "--set", "elmo.dropout=0.1"])
+        assert code == 2
+        assert "was started with elmo.dropout: 0.0, not 0.1" in error
+        assert sorted(Path("out").rglob("*")) == before

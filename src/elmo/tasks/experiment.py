@@ -231,22 +231,26 @@ class Experiment:
                 remove_cache(config.folder / CACHE)
         return self.results
 
-    def check_before_finetuning(self) -> None:
-        """Refuse a run that was started with another recipe or text, or without a fine-tuned ELMo.
+    def check(self, *, is_tuned_later: bool = False) -> None:
+        """Refuse a folder that `run` would refuse, but only after other trainings, or after a fine-tuning of the biLM.
 
-        `run` would refuse it in any case, but only when the fine-tuned model is there.
+        Args:
+            is_tuned_later: Whether ELMo will be fine-tuned first, so that its checksum isn't known yet. A run without
+                ELMo, or with ELMo as it is now, is then another.
 
         Raises:
-            ElmoError: If the run folder holds such a run.
+            ElmoError: If the folder holds a run of other settings, text or biLM.
         """
         start, now = self.config.recipe.training.seed, self._describe()
         for seed in started_seeds(self.config.folder) or [start]:
             folder = self.folders.folder_of(seed)
-            if is_run(folder):
-                # That of the tuned model isn't known yet. A run without ELMo, or with ELMo as it is now, is another.
+            if not is_run(folder):
+                continue
+            wanted = now
+            if is_tuned_later:
                 known = read_config(folder)[0].fingerprint
-                tuned = "" if known in (None, now.fingerprint) else known
-                is_left_by_another(folder, replace(now, fingerprint=tuned), self._recipe_of(seed), self.vocabularies)
+                wanted = replace(now, fingerprint="" if known in (None, now.fingerprint) else known)
+            is_left_by_another(folder, wanted, self._recipe_of(seed), self.vocabularies)
 
     def _find_words(self) -> FileWords | None:
         """Look up the words of all sets in the recipe's files of word vectors, counting each distinct sentence once."""

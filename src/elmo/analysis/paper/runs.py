@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, product
 from pathlib import Path
 from typing import Any
 
@@ -131,20 +131,41 @@ class TaskRuns:
             share: The share of the training set to train on.
             elmo: A model to use instead of the usual one.
         """
+        name, recipe = self._named(settings or {}, is_tuned=elmo is not None)
+        return self._run(name, recipe, share, elmo or self.elmo)
+
+    def check(self, settings: Iterable[Settings | None], shares: Iterable[float] = (1.0,)) -> None:
+        """Refuse runs in the folder that were begun in another way, before any is trained: each may take hours.
+
+        Args:
+            settings: Keys of `ElmoConfig` for each run with ELMo, as in `with_elmo`; None stands for the baseline.
+            shares: The shares of the training set to train each of them on.
+
+        Raises:
+            ElmoError: If there is such a run.
+        """
+        for each, share in product(settings, shares):
+            name, recipe = ("baseline", self.recipe) if each is None else self._named(each)
+            elmo = NO_ELMO if each is None else self.elmo
+            Experiment(self._config(self._part(recipe, share), self._folder_of(name, share), elmo), self.sets).check()
+
+    def _named(self, settings: Settings, *, is_tuned: bool = False) -> tuple[str, TaskRecipe]:
         own = self.recipe.elmo
         # Settings that the recipe has anyway are dropped, so that they lead to the same run, and only one is trained.
-        changes: dict[str, Any] = {k: value for k, value in (settings or {}).items() if value != getattr(own, k)}
-        tuned = ["tuned"] if elmo else []
-        name = ",".join(["elmo", *tuned, *(f"{key}={value}" for key, value in changes.items())])
-        return self._run(name, replace(self.recipe, elmo=replace(own, **changes)), share, elmo or self.elmo)
+        changes: dict[str, Any] = {k: value for k, value in settings.items() if value != getattr(own, k)}
+        name = ",".join(["elmo", *(["tuned"] if is_tuned else []), *(f"{k}={value}" for k, value in changes.items())])
+        return name, replace(self.recipe, elmo=replace(own, **changes))
+
+    def _folder_of(self, name: str, share: float) -> Path:
+        # "repeated" tells these runs from those of earlier versions, whose epochs on a share were short.
+        return self.folder / (name if share == 1 else f"{name},share={share:g},repeated")
 
     def num_examples(self, share: float) -> int:
         """Return the number of examples in a share of the training set."""
         return len(share_of(self.sets["train"], self.task, self._part(self.recipe, share)))
 
     def _run(self, name: str, recipe: TaskRecipe, share: float, elmo: str) -> Outcome:
-        # "repeated" tells these runs from those of earlier versions, whose epochs on a share were short.
-        folder = self.folder / (name if share == 1 else f"{name},share={share:g},repeated")
+        folder = self._folder_of(name, share)
         layers = None if elmo == NO_ELMO else self._shared_layers(recipe, elmo)
         experiment = Experiment(self._config(self._part(recipe, share), folder, elmo), self.sets, layers)
         results = experiment.run()
