@@ -216,7 +216,7 @@ def read_bilm(source: Source, options: Path, words: Path) -> tuple[StoredBiLM, V
     config = _config(source, options)
     require_sizes(config, options)
     shapes, where = bilm_shapes(config), (source.path, source.noun, source.num_bytes)
-    stored = {_published(name): item for name, item in source.stored.items()}
+    stored = {_hdf5_name(name): item for name, item in source.stored.items()}
     if config.n_tokens_vocab is None:
         rows = f"{source.path}: {source.noun} '{CHARACTERS}'"
         stored[CHARACTERS] = rows_of_bytes(rows, stored[CHARACTERS], _STORED_CHARACTERS)
@@ -233,7 +233,7 @@ def read_bilm(source: Source, options: Path, words: Path) -> tuple[StoredBiLM, V
     return StoredBiLM(config, weights | encoder), vocabulary
 
 
-def _published(name: str) -> str:
+def _hdf5_name(name: str) -> str:
     """Return the name that a tensor of the LSTMs would have in a model of two directions and several layers.
 
     bilm-tf does not wrap a single layer in a stack of cells. A single direction has no scope of its own, and then the

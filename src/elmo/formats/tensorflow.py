@@ -128,11 +128,11 @@ def _source(prefix: Path, ending: str) -> Source:
     """Return the variables whose names have this `ending`, without it: '' for weights, '/Adagrad' for their sums."""
     stored, num_bytes = read_bundle(prefix)
     chosen = {name.removesuffix(ending): item for name, item in stored.items() if name.endswith(ending)}
-    named = {_published(name): item for name, item in chosen.items() if not name.endswith(_ADAGRAD)}
+    named = {_hdf5_name(name): item for name, item in chosen.items() if not name.endswith(_ADAGRAD)}
     return Source(named, prefix.with_name(prefix.name + INDEX), num_bytes, "variable")
 
 
-def _published(name: str) -> str:
+def _hdf5_name(name: str) -> str:
     for pattern, replacement in _NAMES:
         name = re.sub(pattern, replacement, name)
     return name

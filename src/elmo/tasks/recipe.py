@@ -16,7 +16,7 @@ VECTORS = ("cached", "live", "trained")
 OPTIMIZERS = ("adam", "adadelta", "sgd")
 DTYPES = ("float32", "float16")
 ELMO_LAYERS = ("all", "top")
-STATES = ("zero", "warm")
+TASK_STATES = ("zero", "warm")
 UNKNOWN_WORDS = ("random", "zeros")
 
 
@@ -55,7 +55,13 @@ class ElmoConfig:
     lowercase: bool | None = None
 
     def __post_init__(self) -> None:
-        choices = {"at": ELMO_PLACES, "layers": ELMO_LAYERS, "vectors": VECTORS, "cache_dtype": DTYPES, "state": STATES}
+        choices = {
+            "at": ELMO_PLACES,
+            "layers": ELMO_LAYERS,
+            "vectors": VECTORS,
+            "cache_dtype": DTYPES,
+            "state": TASK_STATES,
+        }
         for name, known in choices.items():
             require_choice(f"elmo.{name}", getattr(self, name), known)
         require_share("elmo.dropout", self.dropout)
