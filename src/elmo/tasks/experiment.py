@@ -232,7 +232,7 @@ class Experiment:
         return self.results
 
     def check(self, *, is_tuned_later: bool = False) -> None:
-        """Refuse a folder that `run` would refuse, but only after other trainings, or after a fine-tuning of the biLM.
+        """Refuse now what `run` would refuse, for callers that train others or fine-tune the biLM first.
 
         Args:
             is_tuned_later: Whether ELMo will be fine-tuned first, so that its checksum isn't known yet. A run without
