@@ -490,3 +490,14 @@ def test_plans_settings_are_keys_of_their_recipes(paper_tasks: ModuleType) -> No
     for plan in paper_tasks.PLANS:
         settings = dict(parse_override(text) for text in (*plan.settings, *plan.reduced))
         read_recipe(get_task(plan.task).recipe, plan.task, tuple(TASKS), settings)
+
+
+def test_a_command_in_a_record_loses_folders_alone() -> None:
+    """A slash in a pattern is no folder, and several files of vectors all keep their names."""
+    records = importlib.import_module("common.records")
+    files = ["--train", "/data/a.conll,/data/b.conll", "--set", "words.vectors=/v/x.txt,/v/y.txt"]
+    pattern = ["--set", "genre=^([a-z]+)/"]
+    assert records.shown(["elmo", "task", "train", "coref", *files, *pattern, "--out", "runs/one"]) == (
+        "elmo task train coref --train a.conll,b.conll --set words.vectors=x.txt,y.txt --set 'genre=^([a-z]+)/' "
+        "--out one"
+    )

@@ -275,6 +275,7 @@ def test_the_command_ranks_words(run: Callable[..., tuple[int, str, str]]) -> No
     assert lines[-1] == "3 of 11 words with 5 uses or more both in 1840s and in 1900s"
     facts = json.loads(run("--by", "decade", "--min-count", "5", "--json")[1])
     assert (facts["between"], facts["num_words"], facts["words"][0]["word"]) == (["1840s", "1900s"], 11, "gay")
+    assert facts["num_undated"] == 120
     by_excess = [word["prt"] for word in facts["words"]]
     facts = json.loads(run("--by", "decade", "--min-count", "5", "--measure", "prt", "--json")[1])
     by_prt = [word["prt"] for word in facts["words"]]

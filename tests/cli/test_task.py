@@ -90,7 +90,7 @@ def test_train_evaluate_and_predict(trained: str) -> None:
     assert lines[:4] == ["precision  100.00", "recall     100.00", "f1/LOC     100.00", "f1/PER     100.00"]
     assert lines[4].startswith("f1 100.00 on 7 examples, ")
     figures = json.loads(run("task", "evaluate", "run", "text.conll", "--json"))
-    assert (figures["scores"]["f1"], figures["num_examples"]) == (100, 7)
+    assert (figures["scores"][figures["metric"]], figures["num_examples"]) == (100, 7)
     assert "f1 100.00" in run("task", "evaluate", "run", "text.conll", "--set", "training.batch_size=1")
     with pytest.raises(
         ElmoError, match=r"elmo\.state: has no effect here; keys that do for ner: token_column, misc_key, training"

@@ -337,6 +337,7 @@ def test_bad_parameters_are_refused_by_fit(options: dict[str, Any], part: str, f
     ("documents", "message"),
     [
         ("a play", "X: expected a list of documents, found a string"),
+        (None, "X: expected a list of documents, found NoneType"),
         (["a", float("nan")], "sentence 1: expected a list of tokens, found float"),
         ([["a", 1]], "sentence 0: token 1 is not a string"),
         (np.array([["a play"]]), "X: expected a list of documents, found 2 dimensions; pass one column"),

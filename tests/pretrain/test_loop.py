@@ -395,6 +395,9 @@ def test_the_command_says_that_held_out_text_was_not_measured(
         code, out, _ = run_main([*map(str, command), "--device", "cpu"])
     assert code == 75
     assert out.endswith("; held-out text was not measured after the last step: run the same command again\n")
+    with after_each_score(lambda score: signal.raise_signal(signal.SIGTERM)):
+        code, out, _ = run_main([*map(str, command), "--device", "cpu", "--json"])
+    assert (code, json.loads(out)["done"]) == (75, False)
     assert re.search(r", held-out perplexity \d+\.\d\d\n$", run_command(*command, "--device", "cpu"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from itertools import pairwise
@@ -151,6 +152,9 @@ def test_the_command_repeats_itself(
     assert out.endswith(" minutes; 2 words with fewer than 5 uses left out\n")
     for arguments in (["text.txt", "b.txt"], ["corpus", "c.txt", "--seed", "2"]):
         CliRunner().invoke(cli, ["static", *arguments, *size], catch_exceptions=False)
+    out = CliRunner().invoke(cli, ["static", "corpus", "e.txt", *size, "--json"], catch_exceptions=False).stdout
+    assert (json.loads(out)["num_words"], json.loads(out)["num_left_out"]) == (16, 2)
+    Path("e.txt").unlink()
     a, b, c = ((tmp_path / f"{name}.txt").read_text() for name in "abc")
     assert a == b != c
     (tmp_path / "raw.text").write_text("They met, and left. They met.\n" * 9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elmo.tasks.card import Result, best_of, summarize
+from elmo.tasks.card import Result, best_of, summarize, task_card
 
 
 def make(seed: int, dev: float, test: float, **details: float) -> Result:
@@ -25,3 +25,8 @@ def test_a_detail_that_a_seed_lacks_counts_as_0() -> None:
 
 def test_no_results_give_no_scores() -> None:
     assert summarize([]) == {}
+
+
+def test_a_bar_in_a_label_does_not_divide_a_cell() -> None:
+    card = task_card("ner", "train.conll", "none", [make(0, 80.0, 70.0, **{"f1/LOC|X": 50.0})], "f1")
+    assert "| f1/LOC\\|X |  | 50.00 |" in card

@@ -165,6 +165,7 @@ def test_each_task_returns_what_the_command_prints(tmp_path: Path) -> None:
     [
         ("They met in Espoo .", r"^texts: expected a list of texts, found a string; did you mean \[text\]\?$"),
         (b"They met .", r"^texts: expected a list of texts, found a string"),
+        (None, r"^texts: expected a list of texts, found NoneType$"),
         (["A .", ["They", "met"]], r"^text 1: expected a string, found list; join tokens with spaces"),
     ],
 )
