@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -234,16 +235,13 @@ def shown(command: Iterable[str]) -> str:
 
 
 def _without_folders(words: Iterable[str]) -> Iterator[str]:
-    is_setting = False
-    for word in words:
+    for before, word in pairwise(["", *words]):
         key, equals, value = word.rpartition("=")
         # Of the settings, these alone name files. A slash in another may mean anything.
-        if is_setting and key != "words.vectors":
-            is_setting = False
+        if before == "--set" and key != "words.vectors":
             yield word
-            continue
-        is_setting = word == "--set"
-        yield f"{key}{equals}{','.join(file.rstrip('/').rpartition('/')[2] for file in value.split(','))}"
+        else:
+            yield f"{key}{equals}{','.join(file.rstrip('/').rpartition('/')[2] for file in value.split(','))}"
 
 
 def _without_paths(value: Any) -> Any:

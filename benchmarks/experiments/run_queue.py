@@ -215,8 +215,7 @@ def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
             for job in list(running):
                 exit_code = job.process.poll()
                 has_ended = exit_code is not None
-                kept = None if exit_code == STOPPED else exit_code
-                state = State(job.run.command, round(job.seconds, 1), kept, is_running=not has_ended)
+                state = _state_of(job, exit_code, is_running=not has_ended)
                 if has_ended:
                     running.remove(job)
                     _terminate(job)  # what it has started, if it was killed itself
@@ -285,8 +284,12 @@ def _stopping(running: Sequence[Job], folder: Path) -> Generator[None]:
             _terminate(job)
         for job, exit_code in zip(running, exit_codes, strict=True):
             job.process.wait()
-            kept = None if exit_code == STOPPED else exit_code
-            write_state(job.run, folder, State(job.run.command, round(job.seconds, 1), kept))
+            write_state(job.run, folder, _state_of(job, exit_code))
+
+
+def _state_of(job: Job, exit_code: int | None, *, is_running: bool = False) -> State:
+    """Return the state of a run. One that was stopped has not ended."""
+    return State(job.run.command, round(job.seconds, 1), None if exit_code == STOPPED else exit_code, is_running)
 
 
 def _terminate(job: Job) -> None:

@@ -146,8 +146,9 @@ class TaskRuns:
         """
         for each, share in product(settings, shares):
             name, recipe = ("baseline", self.recipe) if each is None else self._named(each)
-            elmo = NO_ELMO if each is None else self.elmo
-            Experiment(self._config(self._part(recipe, share), self._folder_of(name, share), elmo), self.sets).check()
+            elmo, folder = NO_ELMO if each is None else self.elmo, self._folder_of(name, share)
+            if folder.exists():  # an experiment reads the biLM and the files of word vectors
+                Experiment(self._config(self._part(recipe, share), folder, elmo), self.sets).check()
 
     def _named(self, settings: Settings, *, is_tuned: bool = False) -> tuple[str, TaskRecipe]:
         own = self.recipe.elmo
