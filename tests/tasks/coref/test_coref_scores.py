@@ -74,6 +74,16 @@ def test_published_cases(case: str) -> None:
     assert found == pytest.approx(figures, abs=6e-4)
 
 
+def test_a_mention_that_the_key_lacks_counts_as_often_as_it_is_found() -> None:
+    """The official scorer removes repetitions of the key's mentions alone. These are its figures."""
+    scores = score_clusters([clusters("ab")], [clusters("ac bc")])
+    assert (scores["b3_recall"], scores["b3_precision"]) == (50, 25)
+    assert (scores["ceafe_recall"], scores["ceafe_precision"]) == (50, 25)
+    assert (scores["mentions_recall"], scores["mentions_precision"]) == pytest.approx((100, 200 / 3))
+    repeated = score_clusters([clusters("ab")], [clusters("ab ac")])
+    assert (repeated["b3_precision"], repeated["ceafe_precision"]) == pytest.approx((200 / 3, 50))
+
+
 def plain_scores(key: Clusters, response: Clusters) -> dict[str, Figures]:
     """Return recall and precision by their definitions, over every pair and assignment. No mention may occur twice."""
 

@@ -22,9 +22,9 @@ Counts = NDArray[np.float64]
 def score_clusters(key: Iterable[Sequence[Cluster]], response: Iterable[Sequence[Cluster]]) -> dict[str, float]:
     """Score the `response` to each document's `key`, over all documents together, in percent.
 
-    Clusters of one mention are counted as they are. If a mention occurs twice in a response, only the first occurrence
-    counts. A score whose denominator is 0 is 0. The official scorer counts a mention that occurs twice in a cluster of
-    the key twice; our reader keeps it once.
+    Clusters of one mention are counted as they are. If a mention of the key occurs twice in a response, only the first
+    occurrence counts. A score whose denominator is 0 is 0. The official scorer counts a mention that occurs twice in a
+    cluster of the key twice; our reader keeps it once.
 
     Returns:
         "f1", the mean of the F1 of MUC, B³ and CEAF-e; then "muc_recall", "muc_precision" and "muc_f1", and the same
@@ -32,7 +32,7 @@ def score_clusters(key: Iterable[Sequence[Cluster]], response: Iterable[Sequence
     """
     totals = {name: np.zeros(4) for name in (*AVERAGED, "mentions")}
     for wanted, found in zip(key, response, strict=True):
-        for name, counts in _count(wanted, list(_without_repeats(found))):
+        for name, counts in _count(wanted, list(_without_repeats(found, wanted))):
             totals[name] += counts
     scores: dict[str, float] = {}
     for name, counts in totals.items():
@@ -52,7 +52,8 @@ def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tupl
 
     cluster_of = {mention: number for number, cluster in enumerate(key) for mention in cluster}
     num_key, num_response = sum(map(len, key)), sum(map(len, response))
-    right = len(cluster_of.keys() & set(chain.from_iterable(response)))
+    distinct = set(chain.from_iterable(response))
+    right = len(cluster_of.keys() & distinct)
     common = _common(key, response)
     links, shares = 0, np.zeros(2)
     for place, cluster in enumerate(response):
@@ -65,7 +66,7 @@ def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tupl
     # CEAF-e gives each cluster of the key to at most one of the response, so that they have most in common altogether.
     similarity = 2 * common / sizes
     similar = similarity[linear_sum_assignment(similarity, maximize=True)].sum()
-    yield "mentions", np.array([len(cluster_of), right, num_response, right])
+    yield "mentions", np.array([len(cluster_of), right, len(distinct), right])
     yield "muc", np.array([num_key - len(key), links, num_response - len(response), links])
     yield "b3", np.array([num_key, shares[0], num_response, shares[1]])
     yield "ceafe", np.array([len(key), similar, len(response), similar])
@@ -84,10 +85,15 @@ def _common(key: Sequence[Cluster], response: Sequence[Cluster]) -> NDArray[np.f
     return common
 
 
-def _without_repeats(clusters: Iterable[Cluster]) -> Iterator[Cluster]:
-    seen: set[Mention] = set()
-    for cluster in clusters:
-        rest = tuple(mention for mention in dict.fromkeys(cluster) if mention not in seen)
-        seen.update(rest)
+def _without_repeats(response: Iterable[Cluster], key: Iterable[Cluster]) -> Iterator[Cluster]:
+    """Yield the clusters of a response with the first occurrence only of each mention that the key has."""
+    counted_once, seen = set(chain.from_iterable(key)), set[Mention]()
+    for cluster in response:
+        rest: list[Mention] = []
+        for mention in cluster:
+            if mention not in seen:
+                rest.append(mention)
+            if mention in counted_once:
+                seen.add(mention)
         if rest:
-            yield rest
+            yield tuple(rest)
