@@ -139,6 +139,17 @@ def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -
     return tuple(_convert(h, item, where, ignore_unknown) for h, item in zip(hints, items, strict=True))
 
 
+def require_types(config: object, section: str) -> None:
+    """Raise an ElmoError unless the fields of a dataclass have the types that `from_mapping` would have given them.
+
+    Args:
+        config: The dataclass. None of its fields is a dataclass.
+        section: The section of a recipe that it is, with which the message begins.
+    """
+    for name, hint in typing.get_type_hints(type(config)).items():
+        _convert(hint, getattr(config, name), f"{section}.{name}", ignore_unknown=False)
+
+
 def shown(value: object) -> str:
     """Return a short form of a value for error messages.
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.pretrain.recipe import RECIPE_NAMES, load_pretraining_recipe
+from elmo.pretrain.recipe import RECIPE_NAMES, PretrainingConfig, load_pretraining_recipe
 from elmo.tasks import load_task_recipe as load_task_recipe
+from elmo.tasks.recipe import ElmoConfig, TaskTrainingConfig, WordsConfig
 from elmo.training.recipes import parse_override, write_recipe
 
 
@@ -108,6 +110,23 @@ def test_overrides_are_yaml_values() -> None:
 def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
     with pytest.raises(ElmoError, match=message):
         load_pretraining_recipe("tiny", dict([parse_override(override)]))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: PretrainingConfig(batch_size=2.5), r"^training\.batch_size: expected int, found 2\.5$"),
+        (lambda: PretrainingConfig(average="1"), r"^training\.average: expected float, found '1'$"),
+        (lambda: PretrainingConfig(fresh_starts="no"), r"^training\.fresh_starts: expected bool, found 'no'$"),
+        (lambda: TaskTrainingConfig(patience=0.5), r"^training\.patience: expected int, found 0\.5$"),
+        (lambda: TaskTrainingConfig(decay=True), r"^training\.decay: expected float, found True$"),
+        (lambda: ElmoConfig(gamma="no"), r"^elmo\.gamma: expected bool, found 'no'$"),
+        (lambda: WordsConfig(dim=1.5), r"^words\.dim: expected int, found 1\.5$"),
+    ],
+)
+def test_settings_that_a_program_makes_have_the_types_of_a_file(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make()
 
 
 def test_the_recipe_is_not_blamed_for_a_wrong_setting(tmp_path: Path) -> None:

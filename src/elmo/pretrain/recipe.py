@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from elmo.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmo.errors import ElmoError
 from elmo.nn.precision import PRODUCTS
-from elmo.schema import require_choice, require_not_negative, require_positive, require_seed, require_share
+from elmo.schema import (
+    require_choice,
+    require_not_negative,
+    require_positive,
+    require_seed,
+    require_share,
+    require_types,
+)
 from elmo.training.recipes import read_recipe
 
 RECIPE_NAMES = ("paper", "small", "en", "mini", "little", "tiny")
@@ -92,6 +99,7 @@ class PretrainingConfig:
     checkpoint_every_minutes: float = 10.0
 
     def __post_init__(self) -> None:
+        require_types(self, "training")
         for name in (
             *("batch_size", "unroll_steps", "n_negative_samples_batch", "learning_rate", "all_clip_norm_val"),
             *("n_epochs", "max_steps", "max_minutes", "initial_accumulator_value"),

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from elmo.errors import ElmoError
 from elmo.nn.precision import PRODUCTS
-from elmo.schema import require_choice, require_not_negative, require_positive, require_seed, require_share
+from elmo.schema import (
+    require_choice,
+    require_not_negative,
+    require_positive,
+    require_seed,
+    require_share,
+    require_types,
+)
 from elmo.text.characters import NUM_CHARACTERS
 from elmo.text.tokenizers import refuse_function
 
@@ -55,6 +62,7 @@ class ElmoConfig:
     lowercase: bool | None = None
 
     def __post_init__(self) -> None:
+        require_types(self, "elmo")
         choices = {
             "at": ELMO_PLACES,
             "layers": ELMO_LAYERS,
@@ -135,6 +143,7 @@ class TaskTrainingConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_types(self, "training")
         require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
         require_choice("training.precision", self.precision, tuple(PRODUCTS))
         for name in (
@@ -182,6 +191,7 @@ class WordsConfig:
     trainable: bool = True
 
     def __post_init__(self) -> None:
+        require_types(self, "words")
         for name in ("dim", "max_words", "min_count"):
             require_positive(f"words.{name}", getattr(self, name))
         require_choice("words.unknown", self.unknown, UNKNOWN_WORDS)
