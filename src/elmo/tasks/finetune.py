@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from elmo.errors import ElmoError
 from elmo.formats import load
@@ -18,7 +19,24 @@ from elmo.pretrain.finetuning import (
 )
 from elmo.tasks.elmo.cache import as_read, reads_lower_case
 from elmo.tasks.experiment import Experiment
-from elmo.tasks.task import distinct_lines
+from elmo.tasks.task import Task
+
+
+def finetuning_text(
+    task: Task[Any, Any, Any], examples: Iterable[Any], lowercase: bool
+) -> dict[str, list[tuple[str, ...]]]:
+    """Return the distinct sentences of examples that have tokens, as the biLM reads them, by kind (see `Task.texts`).
+
+    Args:
+        task: The task.
+        examples: Its examples.
+        lowercase: Whether the biLM reads words in lower case.
+    """
+    found: dict[str, dict[tuple[str, ...], None]] = {}
+    for example in examples:
+        for kind, sentences in task.texts(example).items():
+            found.setdefault(kind, {}).update(dict.fromkeys(filter(None, as_read(sentences, lowercase))))
+    return {kind: list(sentences) for kind, sentences in found.items()}
 
 
 def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None:
@@ -49,15 +67,14 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
 
     lowercase = reads_lower_case(config.recipe.elmo, model.text)
 
-    def lines_of(path: str) -> dict[str, None]:
-        found = task.read(path, config.recipe)
-        read = (next(iter(task.texts(example).values())) for example in found)
-        return distinct_lines(as_read(chain.from_iterable(read), lowercase))
+    def sentences_of(path: str) -> list[tuple[str, ...]]:
+        return next(iter(finetuning_text(task, task.read(path, config.recipe), lowercase).values()))
 
     new_softmax = model.softmax is None
     with TemporaryDirectory(prefix="elmo-") as work:
         path = Path(work) / f"{config.task}.txt"
-        path.write_text("".join(f"{line}\n" for line in lines_of(config.train)), encoding="utf-8")
+        lines = (f"{' '.join(sentence)}\n" for sentence in sentences_of(config.train))
+        path.write_text("".join(lines), encoding="utf-8")
         corpus = prepare_corpus(model, [str(path)], folder, new_softmax, lowercase=lowercase)
     # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
     if is_finetuned(model, folder):
@@ -69,6 +86,6 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
         folder,
         tuning,
         softmax_config=new_softmax_config(tuning, {}) if new_softmax else None,
-        heldout=[line.split() for line in lines_of(config.dev)],
+        heldout=sentences_of(config.dev),
         device=config.device,
     )

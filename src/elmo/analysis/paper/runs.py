@@ -15,12 +15,13 @@ from elmo.analysis.paper.finding import Rows
 from elmo.nn.devices import use_device
 from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.card import Result, spread
-from elmo.tasks.elmo.cache import LiveLayers, as_read
+from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import FrozenLayers
 from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig, choose, read_sets, share_of
+from elmo.tasks.finetune import finetuning_text
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.run_folder import make_elmo_layers, seed_folder
-from elmo.tasks.task import Sentence, Task
+from elmo.tasks.task import Task
 from elmo.training.metrics import METRICS, Row, read_rows
 
 QUICK_EXAMPLES = {"train": 300, "dev": 150}
@@ -205,16 +206,13 @@ class TaskRuns:
             self._layers[key] = live.cached(sentences, self._vectors)
         return self._layers.get(key) if config.vectors == "cached" else None
 
-    def texts(self, name: str) -> dict[str, list[tuple[str, ...]]]:
-        """Return the distinct sentences in the whole file of a set, by kind of text (see `Task.texts`).
+    def texts(self, name: str, lowercase: bool) -> dict[str, list[tuple[str, ...]]]:
+        """Return what a biLM can be fine-tuned on in the whole file of a set (see `finetuning_text`).
 
         Quick runs return only a few sentences.
         """
-        found: dict[str, list[Sentence]] = {}
-        for example in self._some(name, self.task.read(getattr(self.data, name), self.recipe)):
-            for kind, sentences in self.task.texts(example).items():
-                found.setdefault(kind, []).extend(sentences)
-        return {kind: _distinct(sentences) for kind, sentences in found.items()}
+        examples = self._some(name, self.task.read(getattr(self.data, name), self.recipe))
+        return finetuning_text(self.task, examples, lowercase)
 
     def _some(self, name: str, examples: Sequence[Any]) -> Sequence[Any]:
         """Return the examples of a set that are used: all of them, or a few if quick."""
@@ -238,10 +236,6 @@ def score_rows(found: Mapping[str, Mapping[str, Outcome]]) -> tuple[Rows, Rows]:
         for row, cells in found.items()
     }
     return means, {row: cells for row, cells in spread.items() if cells}
-
-
-def _distinct(sentences: Iterable[Sentence]) -> list[tuple[str, ...]]:
-    return [sentence for sentence in dict.fromkeys(as_read(sentences, lowercase=False)) if sentence]
 
 
 def folder_name(name: str) -> str:

@@ -52,7 +52,7 @@ from elmo.formats.files import read_tensors
 from elmo.formats.model import Model, require_softmax
 from elmo.pretrain.finetuning import finetune
 from elmo.tasks.checkpoint import WEIGHTS
-from elmo.tasks.elmo.cache import as_read, reads_lower_case
+from elmo.tasks.elmo.cache import reads_lower_case
 from elmo.text.reading import Reading
 from elmo.training.run_folder import checksum_of_examples
 
@@ -272,16 +272,15 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
         task.check([{}])
     for task in tasks:
         model_folder = task.folder / "finetuning"
-        train, dev = task.texts("train"), task.texts("dev")
+        loaded = formats.load(task.elmo)
+        lowercase = reads_lower_case(task.recipe.elmo, loaded.text)
+        train, dev = (task.texts(name, lowercase) for name in ("train", "dev"))
         # The model of the first kind has the plain name of the folder, which is where the task finds it below. In SQuAD
         # that is the model of the contexts, as in the paper.
         for number, kind in enumerate(train):
             row = f"{task.name}, {kind}" if kind else task.name
             folder = model_folder if number == 0 else model_folder.with_name(f"finetuning-{kind}")
-            loaded = formats.load(task.elmo)
-            lowercase = reads_lower_case(task.recipe.elmo, loaded.text)
-            of_train, of_dev = (list(as_read(sentences, lowercase)) for sentences in (train[kind], dev[kind]))
-            part = _tune(loaded, of_train, of_dev, folder, device, Reading(lowercase=lowercase))
+            part = _tune(loaded, train[kind], dev[kind], folder, device, Reading(lowercase=lowercase))
             perplexities[row] = part.value
             seconds[f"{row}, fine-tuning"] = part.seconds
         outcomes[task.name] = {BEFORE: task.with_elmo(), AFTER: task.with_elmo(elmo=str(model_folder))}
