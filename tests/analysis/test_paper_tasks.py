@@ -123,6 +123,19 @@ def test_a_share_is_trained_on_in_a_folder_of_its_own(make_runs: MakeRuns) -> No
     assert [load_run(folder).recipe.training.share for folder in folders] == [0.5, 0.25]
 
 
+def test_the_epochs_of_a_share_have_a_limit_of_steps(make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmo.analysis.paper.runs.MOST_STEPS", 3)
+    (folder,) = make_runs(settings={"training.batch_size": 1}).baseline(0.25).folders
+    assert read_rows(folder / METRICS)[0]["step"] == 3
+
+
+def test_vectors_of_words_in_lower_case_are_computed_separately(make_runs: MakeRuns, tmp_path: Path) -> None:
+    task = make_runs()
+    for lowercase in (False, True):
+        task.with_elmo({"lowercase": lowercase})
+    assert len(list((tmp_path / "out" / "vectors").iterdir())) == 2
+
+
 def test_more_seeds_join_the_first_one(make_runs: MakeRuns) -> None:
     """Each seed is trained only once, even if fewer seeds are asked for later."""
     task = make_runs()
@@ -281,7 +294,7 @@ def test_sentences_are_tuned_on_and_not_their_phrases(tmp_path: Path) -> None:
     data = TaskData("SST-5", "sst", *[str(tmp_path / "trees.txt")] * 2, {"min_phrase": 2})
     task = TaskRuns(data, tmp_path / "out", "none", device="cpu")
     assert len(task.sets["train"]) == 3
-    assert task.texts("train") == {"": [("a", "very", "good", "play")]}
+    assert task.texts("train", lowercase=False) == {"": [("a", "very", "good", "play")]}
 
 
 def test_models_are_tuned_on_contexts_and_on_questions_separately(tmp_path: Path) -> None:

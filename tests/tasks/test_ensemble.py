@@ -95,6 +95,7 @@ def test_members_with_the_same_bilm_share_its_vectors(
     1e-5, because the vectors of a whole set are computed in other batches than those of a member alone."""
     members = load_ensemble([folder / name for name in ("a", "b", "c")])
     alone = [predict(member.task, member.model, pairs) for member in members]
+    sources = [member.model.elmo.layers for member in members]
     seen: list[int] = []
     windows = Embedder.windows
 
@@ -108,7 +109,9 @@ def test_members_with_the_same_bilm_share_its_vectors(
     for found, *own in zip(joint, *alone, strict=True):
         for label, share in found.probabilities.items():
             assert share == pytest.approx(sum(one.probabilities[label] for one in own) / 3, abs=1e-5)
-    assert predict(members[0].task, members[0].model, pairs) == alone[0]  # the ensemble leaves its members as they were
+    # The ensemble leaves its members as they were.
+    assert all(member.model.elmo.layers is source for member, source in zip(members, sources, strict=True))
+    assert predict(members[0].task, members[0].model, pairs) == alone[0]
 
 
 def test_a_disk_without_room_for_the_vectors(

@@ -32,8 +32,8 @@ from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.elmo.cache import remove_cache
 from elmo.tasks.experiment import Experiment, ExperimentConfig
-from elmo.tasks.finetune import finetune_for_task
-from elmo.tasks.ner.task import TASK, NerModel, NerRecipe
+from elmo.tasks.finetune import finetune_for_task, finetuning_text
+from elmo.tasks.ner.task import TASK, NerExample, NerModel, NerRecipe
 from elmo.tasks.run_folder import VOCABULARIES, RunConfig, StoredRun, load_run, read_results
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.trainer import Trainer, predict
@@ -297,6 +297,39 @@ def test_several_seeds(files: Path, recipe: Recipe) -> None:
     (folder / "seed-2").rename(files / "moved")
     with pytest.raises(ElmoError, match=r"moved: its biLM .*bilm, which all seeds of a run share, is missing"):
         load_run(files / "moved")
+
+
+def test_each_seed_starts_from_weights_of_its_own(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: dict[int, list[torch.Tensor]] = {0: [], 1: []}
+    train = Trainer.train
+
+    def watched(self: Trainer[Any, Any]) -> None:
+        started[self.config.seed].append(self.model.get_parameter("emit.weight").detach().clone())
+        train(self)
+
+    monkeypatch.setattr(Trainer, "train", watched)
+    for out in ("run", "again"):
+        Experiment(make_config(files, recipe(training__max_epochs=1), out, num_seeds=2)).run()
+    (first, repeated), (other, _) = started[0], started[1]
+    assert torch.equal(first, repeated)
+    assert not torch.equal(first, other)
+
+
+def test_loading_a_run_draws_no_random_numbers(files: Path, recipe: Recipe) -> None:
+    config = make_config(files, recipe(training__max_epochs=1))
+    Experiment(config).run()
+    before = torch.get_rng_state()
+    load_run(config.folder)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_sentences_to_finetune_on_are_distinct_as_the_bilm_reads_them() -> None:
+    """Two sentences that differ in case are one sentence for a biLM that reads lower case."""
+    examples = [NerExample(tuple(text.split(" ")), ()) for text in ("Ann met Bo", "ANN met bo", "Ann met Bo")]
+    examples += [NerExample(("New York", "met"), ()), NerExample((), ())]
+    cased = [("Ann", "met", "Bo"), ("ANN", "met", "bo"), ("New_York", "met")]
+    assert finetuning_text(TASK, examples, lowercase=False) == {"": cased}
+    assert finetuning_text(TASK, examples, lowercase=True) == {"": [("ann", "met", "bo"), ("new_york", "met")]}
 
 
 def test_a_cache_that_the_disk_cannot_hold_is_refused(

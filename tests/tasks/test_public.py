@@ -67,6 +67,13 @@ def test_a_trained_model_is_loaded_scored_and_used(files: Path) -> None:
     assert tagger.predict(examples) == [((0, 1, "PER"),), ((2, 3, "LOC"),)]
 
 
+def test_scores_of_a_file_without_names_come_with_a_warning(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.conll").write_text("w1\tO\nw2\tO\n")
+    tagger = elmo.tasks.load(files / "run", device="cpu")
+    with pytest.warns(UserWarning, match=r"plain\.conll: has no entity in it"):
+        assert elmo.tasks.evaluate(tagger, tmp_path / "plain.conll")["recall"] == 0
+
+
 @pytest.fixture(scope="module")
 def raw(files: Path) -> Path:
     """Train on a biLM whose training text was cut by ptb, and return the run folder."""

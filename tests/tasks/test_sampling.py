@@ -23,6 +23,12 @@ def test_shares_contain_one_another(recipe: Recipe, examples: list[NerExample]) 
     assert shares[2] is examples
 
 
+def test_examples_are_drawn_in_the_same_random_order_as_ever() -> None:
+    """Runs from before would go on with other examples if the order changed."""
+    assert choose(range(5), 5) == [4, 0, 1, 3, 2]
+    assert choose(range(40), 10) == [4, 16, 21, 5, 11, 14, 39, 29, 17, 26]
+
+
 def test_the_size_of_a_share_is_rounded(recipe: Recipe, examples: list[NerExample]) -> None:
     """There is at least one example."""
     shares = [share_of(examples[:10], TASK, recipe(training__share=share)) for share in (0.01, 0.24, 0.26)]

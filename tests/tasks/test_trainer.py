@@ -224,6 +224,16 @@ def test_the_rate_falls_on_plateaus(recipe: Recipe, examples: list[NerExample], 
     assert trainer.progress.rate == 0.25
 
 
+def test_a_new_best_score_begins_the_wait_for_a_plateau_again(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    settings = recipe(training__max_epochs=6, training__plateau_factor=0.5, training__plateau_patience=2)
+    trainer = make_trainer(tmp_path, settings, examples)
+    with_scores(trainer, [1, 1, 2, 1, 1, 1])
+    trainer.train()
+    assert [row["learning_rate"] for row in curve(tmp_path)] == [0.02, 0.02, 0.02, 0.02, 0.02, 0.01]
+
+
 def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, recipe(training__decay_factor=0.5, training__decay_steps=4), examples)
     trainer.train()
@@ -267,16 +277,26 @@ def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_
     assert early.learning_rate == pytest.approx(0.005)
 
 
+def test_the_row_of_an_epoch_that_is_cut_short_has_the_rate_of_its_last_step(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """The first step uses all the minutes up, so the rate of the next one would be zero."""
+    trainer = make_trainer(tmp_path, recipe(training__decay=1.0, training__max_minutes=1e-9), examples)
+    trainer.train()
+    assert [row["learning_rate"] for row in curve(tmp_path)] == [0.02]
+    assert trainer.learning_rate == 0
+
+
 def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     """When the minutes are used up, the epoch is cut short, measured and kept. With more, training continues."""
     trainer = make_trainer(tmp_path, recipe(training__max_minutes=1e-9), examples)
     trainer.train()
-    assert (trainer.progress.epoch, trainer.progress.step, trainer.num_trained) == (1, 1, 8)
+    assert (trainer.progress.epoch, trainer.progress.step, trainer.progress.num_trained) == (1, 1, 8)
     assert trainer.is_done
     assert trainer.progress.best_epoch == 1
     longer = make_trainer(tmp_path, recipe(training__max_minutes=60), examples)
     longer.train()
-    assert (longer.progress.epoch, longer.progress.step, longer.num_trained) == (3, 9, 72)
+    assert (longer.progress.epoch, longer.progress.step, longer.progress.num_trained) == (3, 9, 72)
     timed = make_trainer(tmp_path / "timed", recipe(training__max_minutes=1.5), examples)
     for seconds in (89.9, 90.0):
         timed.progress.seconds = seconds
@@ -302,7 +322,7 @@ def test_few_examples_are_repeated_in_an_epoch(
     assert [row["step"] for row in curve(tmp_path)] == [5, 10, 15][:epochs]
     used = Counter(map(id, seen))
     assert [used[id(example)] for example in trainer.train_set] == [times] * num_examples
-    assert trainer.num_trained == len(seen) == 40 * epochs
+    assert trainer.progress.num_trained == len(seen) == 40 * epochs
 
 
 @pytest.fixture
@@ -345,7 +365,7 @@ def test_numbers_are_clipped_before_their_norm(gradients: Callable[..., torch.Te
     torch.testing.assert_close(both, values * 0.005 / values.norm(), rtol=1e-4, atol=1e-9)
 
 
-def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+def test_seeds_change_the_order(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         make_trainer(tmp_path / name, recipe(training__seed=seed, training__max_epochs=1), examples).train()
     assert curve(tmp_path / "a") == curve(tmp_path / "b") != curve(tmp_path / "c")
@@ -356,14 +376,26 @@ def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[N
     assert trainer.plan() != plan
 
 
-def test_each_step_has_random_numbers_of_its_own(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+def drawing(loss: Callable[..., torch.Tensor], drawn: list[float]) -> Callable[..., torch.Tensor]:
+    """Let a model's loss note a random number."""
+
+    def draw(examples: Sequence[NerExample]) -> torch.Tensor:
+        drawn.append(torch.rand(1).item())
+        return loss(examples)
+
+    return draw
+
+
+def test_each_step_has_random_numbers_of_its_own(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Random numbers, as of dropout, differ between steps and between seeds, but are the same in an equal training."""
     drawn: list[float] = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         trainer = make_trainer(tmp_path / name, recipe(training__seed=seed), examples)
+        monkeypatch.setattr(trainer.model, "loss", drawing(trainer.model.loss, drawn))
         for _ in range(2):
             trainer.step(examples[:8])
-            drawn.append(torch.initial_seed())
     assert drawn[:2] == drawn[2:4]
     assert len({*drawn}) == 4
 

@@ -1,8 +1,8 @@
 """The paper's tasks: for each a reader, a model and a metric; and one trainer for all (Peters et al. 2018, sec. 4).
 
-Each task has a folder of its own, which holds everything that serves it alone: `task.py`, and where it has them `data`,
-`model`, `metric` and its own layers. `common` holds what at least two tasks use, and `elmo` where their ELMo vectors
-come from. A task provides, besides its entry in `TASKS`:
+Each task has a folder with the code that only this task needs: `task.py` and, where needed, `data.py`, `model.py`,
+`layers.py` and `metric.py`. `common` holds what at least two tasks use, and `elmo` where their ELMo vectors come from.
+A task provides, besides its entry in `TASKS`:
 
 1. **A recipe**: a frozen dataclass derived from `recipe.TaskRecipe`, which has the sections `elmo`, `training` and
    `words` (null where a model has none), and `recipes/<task>.yaml` with the published values.
@@ -34,6 +34,7 @@ print(found["entities"])
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,9 @@ def train(
     """Train a task model, as `elmo task train` does.
 
     The same call again goes on where an earlier one was interrupted, and returns the results of one that is finished.
+
+    Training seeds torch's random numbers, which all threads of a process share. Trainings in several threads at the
+    same time therefore can't be repeated exactly; use processes.
 
     Args:
         task: A name from `TASKS`, such as "ner".
@@ -164,13 +168,18 @@ def evaluate(trained: TrainedTask[Any, Any], file: str | Path) -> Scores:
         file: A file in the task's format, with the right answers.
 
     Returns:
-        All scores of the task by name, in percent.
+        All scores of the task by name, in percent. Those whose name begins with `confusion/` are counts. A file with
+        nothing to find in it, such as one without names for ner, causes a warning.
 
     Raises:
         ElmoError: If the file is not in the task's format.
     """
     _require_trained(trained)
     examples = trained.task.read(str(file), trained.recipe)
+    try:
+        trained.task.require_gold(examples, trained.recipe)
+    except ElmoError as error:  # a part of a test set may have nothing in it that is to be found
+        warnings.warn(f"{file}: {error}", stacklevel=2)
     return trained.task.score(examples, trained.predict(examples))
 
 

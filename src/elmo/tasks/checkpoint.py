@@ -26,6 +26,8 @@ class TaskProgress:
         step: The number of finished batches in all epochs.
         loss_sum: The sum of the losses of the current epoch's batches.
         num_examples: The number of examples in these batches.
+        num_trained: The number of examples in the batches of all epochs.
+        learning_rate: The learning rate of the last batch.
         epoch_seconds: The time that these batches took.
         seconds: The time of the whole training, evaluations included.
         best_score: The best dev score so far.
@@ -39,6 +41,8 @@ class TaskProgress:
     step: int = 0
     loss_sum: float = 0.0
     num_examples: int = 0
+    num_trained: int = 0
+    learning_rate: float = 0.0
     epoch_seconds: float = 0.0
     seconds: float = 0.0
     best_score: float | None = None

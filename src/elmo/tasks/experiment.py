@@ -330,7 +330,7 @@ class Experiment:
             return None
         scores = {name: trainer.evaluate(examples) for name, examples in sets.items() if name != "train"}
         done, seconds = trainer.progress, trainer.progress.seconds
-        rate, machine = trainer.num_trained / seconds, machine_name(self.device)
+        rate, machine = done.num_trained / seconds, machine_name(self.device)
         result = Result(seed, done.epoch, done.best_epoch, seconds, rate, scores, machine)
         # The results come last, since they say that the seed is finished.
         self._write_card(folder, [result])

@@ -112,7 +112,8 @@ class StoredRun:
         layers = make_elmo_layers(self.bilm, self.recipe.elmo, device)
         elmo = make_elmo_input(self.bilm, self.recipe.elmo, layers)
         try:
-            model = task.model(self.recipe, self.vocabularies, elmo).to(device)
+            with torch.random.fork_rng(devices=[]):  # the first weights are random, and are replaced below
+                model = task.model(self.recipe, self.vocabularies, elmo).to(device)
         except ElmoError:
             raise
         except (IndexError, TypeError, ValueError) as error:  # some lists hold numbers or rules, written as strings

@@ -102,11 +102,6 @@ class Trainer(Generic[E, P]):
         return progress.batch == 0 and (progress.epoch >= config.max_epochs or patience_out or self._minutes_are_up)
 
     @property
-    def num_trained(self) -> int:
-        """The number of examples that were trained on, over all epochs."""
-        return round(self._epoch_size * self.progress.step / self.steps_per_epoch)
-
-    @property
     def _minutes_are_up(self) -> bool:
         minutes = self.config.max_minutes
         return minutes is not None and self.progress.seconds >= 60 * minutes
@@ -144,7 +139,7 @@ class Trainer(Generic[E, P]):
                         saved = time.perf_counter()
                     if self.stopped:
                         break
-                # Saved before the dev set is measured, too, which may take longer than a machine that ends gives.
+                # Save before evaluating as well: that may take longer than a machine waits before it shuts down.
                 self.save()
                 if not self.stopped:
                     self._end_epoch(metrics)
@@ -186,11 +181,12 @@ class Trainer(Generic[E, P]):
         """
         started, progress = time.perf_counter(), self.progress
         self.model.train()
-        # The seed of a step depends on nothing but the step, so that resumed training draws the same dropout masks. The
-        # factor keeps apart the steps, up to a million, of runs whose seeds are neighbors.
+        # The seed of a step depends on nothing but the step, so that resumed training draws the same dropout masks.
+        # Seeds are a million apart, so runs of up to a million steps with neighboring seeds share no random numbers.
         torch.manual_seed(self.config.seed * 1_000_003 + progress.step)
+        progress.learning_rate = self.learning_rate
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate
+            group["lr"] = progress.learning_rate
         self.optimizer.zero_grad()
         with own_products(self._products):
             loss = self.model.loss(examples) + self.model.elmo.penalty()
@@ -214,6 +210,7 @@ class Trainer(Generic[E, P]):
         progress.batch += 1
         progress.loss_sum += value
         progress.num_examples += len(examples)
+        progress.num_trained += len(examples)
         self._count_seconds(started)
         self.stopped = self._is_asked_to_stop
 
@@ -232,13 +229,9 @@ class Trainer(Generic[E, P]):
     @property
     def learning_rate(self) -> float:
         """The learning rate of the next step."""
-        return self._rate_of(self.progress.step)
-
-    def _rate_of(self, step: int) -> float:
-        """Return the learning rate of a step, where 0 is the first one."""
         config, progress = self.config, self.progress
-        rate = config.learning_rate * progress.rate * config.decay_factor ** (step // config.decay_steps)
-        done = step / (config.max_epochs * self.steps_per_epoch)
+        rate = config.learning_rate * progress.rate * config.decay_factor ** (progress.step // config.decay_steps)
+        done = progress.step / (config.max_epochs * self.steps_per_epoch)
         if config.max_minutes is not None:
             done = max(done, progress.seconds / (60 * config.max_minutes))
         return rate * schedule(done, 0.0, config.decay)
@@ -249,7 +242,7 @@ class Trainer(Generic[E, P]):
         row: Row = {
             "epoch": progress.epoch + 1,
             "step": progress.step,
-            "learning_rate": self._rate_of(progress.step - 1),
+            "learning_rate": progress.learning_rate,
             "loss": progress.loss_sum / progress.batch,
             "examples_per_second": progress.num_examples / progress.epoch_seconds,
         }

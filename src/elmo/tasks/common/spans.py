@@ -30,7 +30,10 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def spans_of(tags: Sequence[str]) -> list[Span]:
-    """Return the spans of a sequence of tags in any scheme, well-formed or not, by the rules of conlleval.
+    """Return the spans of a sequence of tags in any scheme, well-formed or not.
+
+    For B, I and O, these are the spans that conlleval finds. That script does not know S, U and L, and has other rules
+    for E.
 
     A span begins at B, U or S, and at any other tag except O that follows O, the end of a span (L, E, U, S), or another
     type. So "O I-LOC I-LOC" is one span, and "B-PER I-LOC" is two.

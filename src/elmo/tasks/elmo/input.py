@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -99,7 +98,7 @@ class ElmoInput(nn.Module):
         self._lowercase = lowercase
         self.config, self.layers = config, layers
         self._width = width if layers is not None else 0
-        # Only the places that ELMo goes to have a mix. A baseline has none, so that it has no weights without a use.
+        # Only the places that ELMo goes to have a mix. A baseline has none, so it has no unused weights.
         places = ("input", "output") if config.at == "both" else (config.at,)
         top_only = config.layers == "top"
         self.mixes = nn.ModuleDict(
@@ -111,13 +110,13 @@ class ElmoInput(nn.Module):
         )
         # An empty tensor that says which device the module is on: without ELMo, it has no parameter that would.
         self.register_buffer("_here", torch.zeros(0), persistent=False)
-        # The layers of the sentences of the last two batches.
-        self._latest: deque[dict[tuple[str, ...], NDArray[np.floating]]] = deque(maxlen=2)
+        # The layers of the sentences of the last two batches. A tuple, so that threads can predict at the same time.
+        self._latest: tuple[dict[tuple[str, ...], NDArray[np.floating]], ...] = ()
 
     def read_from(self, layers: FrozenLayers | TrainedLayers | None) -> None:
         """Exchange the source of the layers for another one of the same biLM, and keep nothing of the old one."""
         self.layers = layers
-        self._latest.clear()
+        self._latest = ()
 
     @property
     def input_width(self) -> int:
@@ -186,7 +185,7 @@ class ElmoInput(nn.Module):
         known = {key: array for batch in self._latest for key, array in batch.items()}
         new = [key for key in dict.fromkeys(sentences) if key not in known]
         known.update(zip(new, layers(new), strict=True))
-        self._latest.append({key: known[key] for key in sentences})
+        self._latest = (*self._latest[-1:], {key: known[key] for key in sentences})
         return [known[key] for key in sentences]
 
     def _mix(self, place: str, layers: Tensor, mask: Tensor) -> Tensor:
