@@ -96,7 +96,7 @@ class Reporter:
 
         def write() -> None:
             assert self._metrics is not None
-            run.run_folder.keep()
+            run.run_folder.recreate_if_removed()
             self._metrics.add(row)
 
         if row.keys() & {"loss", "heldout_perplexity"}:

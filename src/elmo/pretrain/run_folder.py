@@ -147,7 +147,7 @@ class PretrainingFolder:
             finally:
                 self._locks = self._is_locked = None
 
-    def keep(self) -> None:
+    def recreate_if_removed(self) -> None:
         """Create the folder again if it was removed, since memory holds everything that must be in it.
 
         Raises:
@@ -176,7 +176,7 @@ class PretrainingFolder:
             progress: The progress of the run.
             figures: The facts for the model card, as `figures` returns them.
         """
-        self.keep()
+        self.recreate_if_removed()
         save_pretraining_checkpoint(self.checkpoints, tensors, progress)
         save_trained(model, self.path, figures, self.metadata)
 
@@ -224,7 +224,7 @@ class PretrainingFolder:
     def _claiming(self) -> AbstractContextManager[object]:
         """Wait for the lock under which the folder changes hands, which other processes hold only for a moment.
 
-        Without it, a process that looks whose the folder is would be taken for one that trains there.
+        Without this lock, a process that only checks whose the folder is would look like one that trains in it.
         """
         return alone_in(self.path, CLAIM, wait=True)
 

@@ -140,14 +140,19 @@ def share_of(train: Sequence[Any], task: Task[Any, Any, Any], recipe: TaskRecipe
 class Experiment:
     """An experiment whose files are read. `run` trains it; the same experiment continues where an earlier one stopped.
 
-    Only the recipe's share of the training set is kept.
-
     Args:
         config: What to do.
         sets: The examples, if they are already read. Experiments on the same data can share them.
         layers: The source of frozen ELMo layers, if experiments share one.
 
     Attributes:
+        config: What to do.
+        task: The task.
+        device: The device to train on.
+        folders: The folders of the seeds.
+        bilm: The biLM; None without ELMo.
+        sets: The examples. The training set is the recipe's share of what was read.
+        vocabularies: The lists of strings that the model will know.
         results: The results of the seeds that the last call of `run` trained, or found trained.
         notes: Sentences for the user who starts the training, on the word vectors and on words that the biLM does not
             know.
@@ -164,7 +169,7 @@ class Experiment:
         self.device = use_device(config.device)
         self.folders = SeedFolders(config.folder, config.num_seeds)
         # Before files are read, and before a biLM is fine-tuned for this experiment: both may take long.
-        self.folders.check()
+        self.folders.require_usable()
         self.bilm: Model | None = None if config.elmo == NO_ELMO else formats.load(config.elmo)
         self._check_bilm()
         sets = read_sets(config) if sets is None else sets
@@ -176,9 +181,9 @@ class Experiment:
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, config.recipe)}
         self._given_layers = layers
         self._frozen_layers = layers  # shared by all seeds; without `layers`, made when the first seed is trained
-        found = self._find_words()
-        self.vocabularies = self.task.vocabularies(self.sets["train"], config.recipe, found)
-        of_vectors = config.recipe.words and describe_words(config.recipe.words, found)
+        file_words = self._find_words()
+        self.vocabularies = self.task.vocabularies(self.sets["train"], config.recipe, file_words)
+        of_vectors = config.recipe.words and describe_words(config.recipe.words, file_words)
         self.notes = [note for note in (of_vectors, self._note_on_bilm()) if note]
         self.results: list[Result] = []
 
@@ -201,7 +206,7 @@ class Experiment:
         """Train all seeds that are not trained yet, until the end or an interrupt, and return `results`."""
         config, run_config = self.config, self._describe()
         self.results = []  # those of an earlier call are found again in their folders
-        self.folders.check()
+        self.folders.require_usable()
         # Seeds of other settings are refused here already, before the folder is made or locked.
         self._are_left_by_others(started_seeds(config.folder), run_config)
         start = config.recipe.training.seed
@@ -231,8 +236,8 @@ class Experiment:
                 remove_cache(config.folder / CACHE)
         return self.results
 
-    def check(self, *, is_tuned_later: bool = False) -> None:
-        """Refuse now what `run` would refuse, for callers that train others or fine-tune the biLM first.
+    def require_same_run(self, *, is_tuned_later: bool = False) -> None:
+        """Refuse a folder that `run` would refuse, for callers that train others or fine-tune the biLM first.
 
         Args:
             is_tuned_later: Whether ELMo will be fine-tuned first, so that its checksum isn't known yet. A run without

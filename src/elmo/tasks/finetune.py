@@ -63,7 +63,7 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
             f"elmo.state: warm needs a warm state, and fine-tuning makes none for {folder}; choose zero, or fine-tune "
             "with 'elmo finetune', add the state with 'elmo warm', and use the result as the model"
         )
-    experiment.check(is_tuned_later=True)
+    experiment.require_same_run(is_tuned_later=True)
 
     lowercase = reads_lower_case(config.recipe.elmo, model.text)
 

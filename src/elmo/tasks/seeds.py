@@ -50,7 +50,7 @@ class SeedFolders:
         """Return the folder in which a seed is trained."""
         return self.run if self.num_seeds == 1 else seed_folder(self.run, seed)
 
-    def check(self) -> None:
+    def require_usable(self) -> None:
         """Refuse a run folder that holds something other than such a run: one seed, or several.
 
         Raises:

@@ -180,13 +180,13 @@ class Task(ABC, Generic[R, E, P]):
         """
 
     @abstractmethod
-    def vocabularies(self, train: Sequence[E], recipe: R, found: FileWords | None = None) -> Vocabularies:
+    def vocabularies(self, train: Sequence[E], recipe: R, file_words: FileWords | None = None) -> Vocabularies:
         """Collect everything that a model has to know by name from the training set.
 
         Args:
             train: The training set.
             recipe: The recipe, which may name files of word vectors.
-            found: What those files have of the words of all sets together. None looks up the words of the training set
+            file_words: Which words of all sets the files have vectors for. None looks up those of the training set
                 alone.
         """
 

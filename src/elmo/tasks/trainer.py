@@ -54,6 +54,15 @@ class Trainer(Generic[E, P]):
 
     A trainer that is constructed with the same arguments and the same folder continues from the checkpoint.
 
+    Args:
+        task: The task, which scores the dev set.
+        model: The model, on the device to train on. Its parameters that require a gradient are trained.
+        config: The section `training` of a recipe.
+        folder: The folder, which is made if it does not exist.
+        train: The training set.
+        dev: The dev set.
+        tensorboard: Whether to write metrics for TensorBoard as well.
+
     Attributes:
         progress: How far the training has come.
         stopped: Whether an interrupt or `stop` ended `train` early.
@@ -74,7 +83,8 @@ class Trainer(Generic[E, P]):
     ) -> None:
         self.task, self.model, self.config, self.folder = task, model, config, folder
         self.train_set, self.dev_set = train, dev
-        self._tensorboard, self.stopped, self._is_asked_to_stop = tensorboard, False, False
+        self._tensorboard = tensorboard
+        self.stopped = self._is_asked_to_stop = False
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         kind, options = _OPTIMIZERS[config.optimizer]
         if config.epsilon is not None:

@@ -135,7 +135,7 @@ class TaskRuns:
         name, recipe = self._named(settings or {}, is_tuned=elmo is not None)
         return self._run(name, recipe, share, elmo or self.elmo)
 
-    def check(self, settings: Iterable[Settings | None], shares: Iterable[float] = (1.0,)) -> None:
+    def require_same_runs(self, settings: Iterable[Settings | None], shares: Iterable[float] = (1.0,)) -> None:
         """Refuse runs in the folder that were begun in another way, before any is trained: each may take hours.
 
         Args:
@@ -149,7 +149,7 @@ class TaskRuns:
             name, recipe = ("baseline", self.recipe) if each is None else self._named(each)
             elmo, folder = NO_ELMO if each is None else self.elmo, self._folder_of(name, share)
             if folder.exists():  # an experiment reads the biLM and the files of word vectors
-                Experiment(self._config(self._part(recipe, share), folder, elmo), self.sets).check()
+                Experiment(self._config(self._part(recipe, share), folder, elmo), self.sets).require_same_run()
 
     def _named(self, settings: Settings, *, is_tuned: bool = False) -> tuple[str, TaskRecipe]:
         own = self.recipe.elmo

@@ -82,7 +82,7 @@ def analyze_layers(tasks: Sequence[TaskRuns], model: str) -> Finding:
     Source: Peters et al. 2018, section 5.1, Table 2 and appendix A.2.
     """
     for task in tasks:
-        task.check([None, *LAYER_SETTINGS.values()])
+        task.require_same_runs([None, *LAYER_SETTINGS.values()])
     found = {
         task.name: {
             BASELINE: task.baseline(),
@@ -99,7 +99,7 @@ def analyze_placement(tasks: Sequence[TaskRuns], model: str) -> Finding:
     Source: Peters et al. 2018, section 5.2 and Table 3.
     """
     for task in tasks:
-        task.check(PLACE_SETTINGS.values())
+        task.require_same_runs(PLACE_SETTINGS.values())
     found = {task.name: {name: task.with_elmo(settings) for name, settings in PLACE_SETTINGS.items()} for task in tasks}
     return _score_finding("placement", "Where to include ELMo (Table 3)", model, tasks, found, PLACE_SCORES)
 
@@ -143,7 +143,7 @@ def analyze_efficiency(tasks: Sequence[TaskRuns], model: str, shares: Sequence[f
     epochs: dict[str, dict[str, float | str]] = {}
     seconds: dict[str, float] = {}
     for task in tasks:
-        task.check([{}, None], shares)
+        task.require_same_runs([{}, None], shares)
     for task in tasks:
         found = {
             WITH: {share: task.with_elmo(share=share) for share in shares},
@@ -269,7 +269,7 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
     if warm := next((task.name for task in tasks if task.recipe.elmo.state == "warm"), None):
         raise ElmoError(f"{warm}: elmo.state: a fine-tuned model has no warm state; set it to zero")
     for task in tasks:
-        task.check([{}])
+        task.require_same_runs([{}])
     for task in tasks:
         model_folder = task.folder / "finetuning"
         loaded = formats.load(task.elmo)

@@ -44,7 +44,7 @@ class ClassifyRecipe(TaskRecipe):
             without each label.
         tokenizer: The tokenizer that cuts the sentences of texts (as `--tokenizer`).
         label_comment: What the comment with a text's labels begins with in CoNLL-U, as in "# label = weather".
-        max_tokens: Only so many tokens of a text are read. None reads all of them.
+        max_tokens: The largest number of tokens that are read of a text. None reads all of them.
         words: The word vectors.
         characters: The convolution over a word's characters.
         lstm: The hidden units of each biLSTM, per direction.

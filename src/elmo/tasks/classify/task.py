@@ -32,7 +32,10 @@ from elmo.text.tokenizers import Tokenizer, get_tokenizer
 class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
     """Reads labels with texts, and scores as scikit-learn does."""
 
-    name, metric, recipe, reading = "classify", "macro_f1", ClassifyRecipe, ("tokenizer", "label_comment")
+    name = "classify"
+    metric = "macro_f1"
+    recipe = ClassifyRecipe
+    reading = ("tokenizer", "label_comment")
     reading_text = ("labels", "max_tokens")
     shared = ("labels", "max_tokens")
     layouts = ("conllu",)
@@ -69,7 +72,7 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
             raise ElmoError(f"has no two texts with different labels; each has {labels or 'none'}")
 
     def vocabularies(
-        self, train: Sequence[TextExample], recipe: ClassifyRecipe, found: FileWords | None = None
+        self, train: Sequence[TextExample], recipe: ClassifyRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return the `labels`, how many texts have each (`label_counts`), `num_texts`, and the `words`."""
         counts = sorted(Counter(label for example in train for label in example.labels).items())
@@ -77,7 +80,7 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
             "labels": [label for label, _ in counts],
             "label_counts": [str(count) for _, count in counts],
             "num_texts": [str(len(train))],
-            "words": choose_words(self.all_sentences(train), recipe.words, found),
+            "words": choose_words(self.all_sentences(train), recipe.words, file_words),
         }
 
     def model(self, recipe: ClassifyRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> ClassifyModel:

@@ -107,18 +107,21 @@ def find_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> FileW
     return FileWords([word for word in seen if word in kept], len(counts), len(known), counts.total(), num_tokens)
 
 
-def describe_words(config: WordsConfig, found: FileWords | None) -> str | None:
+def describe_words(config: WordsConfig, file_words: FileWords | None) -> str | None:
     """Return one sentence about the word vectors of a training for its user, or None if there is nothing to say.
 
     It tells how much of the data the recipe's files cover, or that vectors without a file are trained although the
     recipe has `trainable: false`.
     """
-    if found is not None:
-        words = f"{found.num_known:,} of the data's {found.num_words:,} words"
-        tokens = f"{found.num_known_tokens:,} of its {found.num_tokens:,} tokens"
-        shares = _percent(found.num_known, found.num_words), _percent(found.num_known_tokens, found.num_tokens)
+    if file_words is not None:
+        words = f"{file_words.num_known:,} of the data's {file_words.num_words:,} words"
+        tokens = f"{file_words.num_known_tokens:,} of its {file_words.num_tokens:,} tokens"
+        shares = (
+            _percent(file_words.num_known, file_words.num_words),
+            _percent(file_words.num_known_tokens, file_words.num_tokens),
+        )
         covered = f"vectors for {words} ({shares[0]}) and {tokens} ({shares[1]})"
-        return f"{', '.join(config.files)}: {covered}; {len(found.words):,} words are kept in all"
+        return f"{', '.join(config.files)}: {covered}; {len(file_words.words):,} words are kept in all"
     if not config.files and not config.trainable:
         return (
             "words.vectors is null: word vectors are random at first and are trained; words.trainable: false only "
@@ -127,7 +130,9 @@ def describe_words(config: WordsConfig, found: FileWords | None) -> str | None:
     return None
 
 
-def choose_words(sentences: Iterable[Sequence[str]], config: WordsConfig, found: FileWords | None = None) -> list[str]:
+def choose_words(
+    sentences: Iterable[Sequence[str]], config: WordsConfig, file_words: FileWords | None = None
+) -> list[str]:
     """Return the words that get a vector of their own: those kept from the files, then others of the training set.
 
     A word that a file has only in lower case shares that vector.
@@ -135,10 +140,10 @@ def choose_words(sentences: Iterable[Sequence[str]], config: WordsConfig, found:
     Args:
         sentences: The sentences of the training set.
         config: The recipe's word vectors.
-        found: What the files have of all the data. None looks up `sentences`.
+        file_words: What the files have of all the data. None looks up `sentences`.
     """
     sentences = list(sentences)
-    given = dict.fromkeys((find_words(sentences, config) if found is None else found).words)
+    given = dict.fromkeys((find_words(sentences, config) if file_words is None else file_words).words)
     if config.unknown == "zeros" and not config.are_trained:
         return list(given)  # other words would keep zeros, just as an unknown word does
     counts = Counter(chain.from_iterable(sentences))

@@ -119,10 +119,25 @@ class MentionScorer(nn.Module):
     """Scores spans as mentions.
 
     A span is its first and last word in context, a vector of its width, and an attention-weighted mean of its words.
+
+    Args:
+        word_width: The width D of the words' vectors.
+        context_width: The width C of the vectors of words in context.
+        max_width: The largest number of words in a span.
+        features: The width of the vector of a span's width.
+        hidden: The widths of the hidden layers.
+        dropout: The dropout of these layers and of the features.
     """
 
     def __init__(
-        self, word_width: int, context_width: int, max_width: int, features: int, hidden: Sequence[int], dropout: float
+        self,
+        word_width: int,
+        context_width: int,
+        max_width: int,
+        *,
+        features: int,
+        hidden: Sequence[int],
+        dropout: float,
     ) -> None:
         super().__init__()
         self.widths = make_embedding(max_width, features)
@@ -174,10 +189,25 @@ class AntecedentScorer(nn.Module):
     Distance is counted in mentions. Only the last `max_antecedents` before a mention are scored. The score of a pair is
     the sum of both scores as mentions and of a score of the pair. Genre 0 stands for an unknown genre, and its vector
     is zero at first.
+
+    Args:
+        width: The width D of the mentions' vectors.
+        num_genres: The number of genres, with the unknown one.
+        max_antecedents: The largest number of antecedents that are scored for a mention.
+        features: The width of the vector of each feature.
+        hidden: The widths of the hidden layers.
+        dropout: The dropout of these layers and of the features.
     """
 
     def __init__(
-        self, width: int, num_genres: int, features: int, hidden: Sequence[int], dropout: float, max_antecedents: int
+        self,
+        width: int,
+        num_genres: int,
+        *,
+        max_antecedents: int,
+        features: int,
+        hidden: Sequence[int],
+        dropout: float,
     ) -> None:
         super().__init__()
         self.max_antecedents = max_antecedents

@@ -68,9 +68,17 @@ class CorefModel(TaskModel[Document, Clusters]):
         width = self.words.width + self.characters.width + elmo.input_width
         self.encoder = CoupledBiLSTM(width, recipe.lstm, share)
         context_width = self.encoder.width + elmo.output_width
-        layers = recipe.features, recipe.hidden, share
-        self.mentions = MentionScorer(width, context_width, spans.max_width, *layers)
-        self.antecedents = AntecedentScorer(self.mentions.width, len(genres) + 1, *layers, spans.max_antecedents)
+        self.mentions = MentionScorer(
+            width, context_width, spans.max_width, features=recipe.features, hidden=recipe.hidden, dropout=share
+        )
+        self.antecedents = AntecedentScorer(
+            self.mentions.width,
+            num_genres=len(genres) + 1,
+            max_antecedents=spans.max_antecedents,
+            features=recipe.features,
+            hidden=recipe.hidden,
+            dropout=share,
+        )
 
     def loss(self, examples: Sequence[Document]) -> Tensor:
         """Return the mean over documents of the negative log-likelihood of antecedents, summed over mentions, in nats.

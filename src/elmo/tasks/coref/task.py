@@ -21,7 +21,10 @@ from elmo.text.tokenizers import Tokenizer
 class Coref(Task[CorefRecipe, Document, Clusters]):
     """Reads and writes CoNLL-2012, and scores as its official scorer does. An example is a document."""
 
-    name, metric, recipe, reading = "coref", "f1", CorefRecipe, ("singletons",)
+    name = "coref"
+    metric = "f1"
+    recipe = CorefRecipe
+    reading = ("singletons",)
 
     def read(self, path: str, recipe: CorefRecipe) -> list[Document]:
         """Read the documents of a CoNLL file."""
@@ -54,10 +57,12 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
             raise ElmoError("has no two mentions of the same thing; is its last column coreference?")
 
     def vocabularies(
-        self, train: Sequence[Document], recipe: CorefRecipe, found: FileWords | None = None
+        self, train: Sequence[Document], recipe: CorefRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return the `words` with a vector of their own, those of files first, and the `genres`."""
-        words = choose_words((sentence for document in train for sentence in document.sentences), recipe.words, found)
+        words = choose_words(
+            (sentence for document in train for sentence in document.sentences), recipe.words, file_words
+        )
         return {"words": words, "genres": sorted({recipe.genre_of(document.name) for document in train} - {""})}
 
     def model(self, recipe: CorefRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> CorefModel:

@@ -97,15 +97,14 @@ class LiveLayers:
         if not path.exists() or work.exists():
             folder.mkdir(parents=True, exist_ok=True)
             self._compute(texts, path, work, if_no_room)
-        shape = (sum(lengths), self.embedder.num_layers * self.embedder.width)
-        wanted, size = self._num_bytes(shape[0]), path.stat().st_size
+        wanted, size = self._num_bytes(sum(lengths)), path.stat().st_size
         if size != wanted:
             raise ElmoError(
                 f"{path}: has {size:,} bytes instead of {wanted:,}, so it is damaged; remove it, and the same command "
                 "computes it again"
             )
         # A file without numbers, for sentences without tokens, can't be mapped into memory.
-        numbers = np.memmap(path, self.config.cache_dtype, "r", shape=shape) if shape[0] else np.zeros(shape)
+        numbers = np.memmap(path, self.config.cache_dtype, "r") if size else np.zeros(0)
         return CachedLayers(numbers, dict(zip(texts, accumulate(lengths, initial=0), strict=False)), self)
 
     def _num_bytes(self, num_tokens: int) -> int:
@@ -209,25 +208,26 @@ class CachedLayers:
     The file holds nothing but numbers: (L+1, T, D) for each distinct sentence, in the order of the text.
 
     Args:
-        numbers: The contents of the file, one row of (L+1) * D numbers for each token.
-        places: The row at which each sentence begins.
+        numbers: The contents of the file.
+        starts: The number of tokens before each sentence.
         live: Computes the layers of batches that hold any other sentence.
     """
 
-    def __init__(self, numbers: NDArray[np.floating], places: dict[tuple[str, ...], int], live: LiveLayers) -> None:
-        self._numbers, self._places, self._live = numbers, places, live
+    def __init__(self, numbers: NDArray[np.floating], starts: dict[tuple[str, ...], int], live: LiveLayers) -> None:
+        self._numbers, self._starts, self._live = numbers, starts, live
 
     def __call__(self, sentences: Sentences, /) -> Arrays:
         """Return the layers (L+1, T, D) of each sentence."""
         keys = [tuple(sentence) for sentence in sentences]
         # A batch with a single new sentence is computed as a whole. That is for text to predict; the sentences of all
         # sets of a training are in its cache.
-        if not all(key in self._places for key in keys):
+        if not all(key in self._starts for key in keys):
             return self._live(sentences)
         num_layers, width = self._live.embedder.num_layers, self._live.embedder.width
+        size = num_layers * width  # the numbers of a token
         arrays: list[NDArray[np.floating]] = []
         for key in keys:
-            start = self._places[key]
-            # As many rows as the sentence has tokens, but not a row for each: its numbers are in the order (L+1, T, D).
-            arrays.append(self._numbers[start : start + len(key)].reshape(num_layers, len(key), width))
+            start, length = self._starts[key], len(key)
+            numbers = self._numbers[start * size : (start + length) * size]
+            arrays.append(numbers.reshape(num_layers, length, width))
         return arrays

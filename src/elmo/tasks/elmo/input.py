@@ -152,10 +152,10 @@ class ElmoInput(nn.Module):
             batch = [sentences[number] for number in group]
             vectors = torch.cat(self(batch), dim=2)
             parts.append(vectors[padding_mask(lengths_of(batch), vectors.device)])
-        # The rows are now in order of length. Each is the vector of the token at `places`, counted over all sentences.
+        # The rows are now in order of length. `tokens` says which token each belongs to, counted over all sentences.
         starts = [0, *accumulate(map(len, sentences))]
-        places = torch.tensor([place for number in by_length for place in range(starts[number], starts[number + 1])])
-        rows = places.argsort().to(parts[0].device)
+        tokens = torch.tensor([token for number in by_length for token in range(starts[number], starts[number + 1])])
+        rows = tokens.argsort().to(parts[0].device)
         return ElmoVectors(*torch.cat(parts)[rows].split([self.input_width, self.output_width], dim=1))
 
     def penalty(self) -> Tensor:
@@ -170,10 +170,10 @@ class ElmoInput(nn.Module):
         if self.layers is None:
             return mask.new_zeros(0, *mask.shape, 0, dtype=torch.float32)
         if isinstance(self.layers, TrainedLayers):
-            places = {sentence: place for place, sentence in enumerate(dict.fromkeys(sentences))}
-            if self.training or len(places) == len(sentences):
+            rows = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
+            if self.training or len(rows) == len(sentences):
                 return self.layers(sentences)
-            return self.layers(list(places))[:, [places[sentence] for sentence in sentences]]
+            return self.layers(list(rows))[:, [rows[sentence] for sentence in sentences]]
         # A task may train with bf16 products, but a biLM that is not trained gives the same vectors in training and in
         # prediction, and the same as the cache.
         with own_products(None):

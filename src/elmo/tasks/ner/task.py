@@ -112,7 +112,10 @@ class NerModel(TaskModel[NerExample, Spans]):
 class Ner(Task[NerRecipe, NerExample, Spans]):
     """Reads CoNLL columns or CoNLL-U in any tagging scheme, scores as conlleval does, and writes BIO."""
 
-    name, metric, recipe, reading = "ner", "f1", NerRecipe, ("token_column", "misc_key")
+    name = "ner"
+    metric = "f1"
+    recipe = NerRecipe
+    reading = ("token_column", "misc_key")
     takes_sentence = True
     layouts = ("conllu",)
 
@@ -142,13 +145,13 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
             raise ElmoError("has no entity in it; is its last column the tag?")
 
     def vocabularies(
-        self, train: Sequence[NerExample], recipe: NerRecipe, found: FileWords | None = None
+        self, train: Sequence[NerExample], recipe: NerRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return the `types` of entities, and the `words` with a vector of their own, those of files first."""
         # Sorted, because the order of a set of strings differs from process to process. With it the order of the tags
         # would differ, and one seed would give different models.
         types = sorted({span.type for example in train for span in example.spans})
-        return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words, found)}
+        return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words, file_words)}
 
     def model(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> NerModel:
         """Make a model with random weights."""

@@ -174,7 +174,10 @@ def soft_align(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor) -> tuple[Te
 class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
     """Reads SNLI's JSON lines and pairs of plain text, and scores accuracy."""
 
-    name, metric, recipe, reading = "snli", "accuracy", SnliRecipe, ("tokenizer",)
+    name = "snli"
+    metric = "accuracy"
+    recipe = SnliRecipe
+    reading = ("tokenizer",)
     reading_text = ("labels",)
 
     def read(self, path: str, recipe: SnliRecipe) -> list[PairExample]:
@@ -215,10 +218,10 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
         return [example.premise, example.hypothesis]
 
     def vocabularies(
-        self, train: Sequence[PairExample], recipe: SnliRecipe, found: FileWords | None = None
+        self, train: Sequence[PairExample], recipe: SnliRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return the `words` with a vector of their own, those of files first."""
-        return {"words": choose_words((s for example in train for s in self.sentences(example)), recipe.words, found)}
+        return {"words": choose_words(self.all_sentences(train), recipe.words, file_words)}
 
     def model(self, recipe: SnliRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SnliModel:
         """Make a model with random weights."""

@@ -22,7 +22,10 @@ from elmo.text.tokenizers import Tokenizer, get_tokenizer
 class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
     """Reads the JSON of SQuAD v1.1 and questions in plain text; scores F1 and exact match."""
 
-    name, metric, recipe, reading = "squad", "f1", SquadRecipe, ("tokenizer",)
+    name = "squad"
+    metric = "f1"
+    recipe = SquadRecipe
+    reading = ("tokenizer",)
     shared = ("longest_answer",)
 
     def files(self, path: str) -> list[str]:
@@ -57,11 +60,12 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         return -len(example.context.tokens), example.context.tokens
 
     def vocabularies(
-        self, train: Sequence[SquadExample], recipe: SquadRecipe, found: FileWords | None = None
+        self, train: Sequence[SquadExample], recipe: SquadRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return the `words` with a vector of their own, those of files first. A paragraph is counted once."""
         paragraphs = dict.fromkeys(example.context.tokens for example in train)
-        return {"words": choose_words([*paragraphs, *(example.question for example in train)], recipe.words, found)}
+        questions = (example.question for example in train)
+        return {"words": choose_words([*paragraphs, *questions], recipe.words, file_words)}
 
     def model(self, recipe: SquadRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SquadModel:
         """Make a model with random weights."""

@@ -19,7 +19,10 @@ from elmo.text.tokenizers import Tokenizer
 class Srl(Task[SrlRecipe, SrlExample, Frames]):
     """Reads the columns of PropBank and CoNLL, scores as srl-eval.pl does, and writes tokens and columns."""
 
-    name, metric, recipe, reading = "srl", "f1", SrlRecipe, ("format",)
+    name = "srl"
+    metric = "f1"
+    recipe = SrlRecipe
+    reading = ("format",)
     takes_sentence = True
 
     def read(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
@@ -57,7 +60,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         return [example.tokens]
 
     def vocabularies(
-        self, train: Sequence[SrlExample], recipe: SrlRecipe, found: FileWords | None = None
+        self, train: Sequence[SrlExample], recipe: SrlRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return `roles`, `predicates` (how often each form is one) and `words` with a vector of their own."""
         # By sentence, which is as many examples as it has predicates, but counts once.
@@ -67,7 +70,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         return {
             "roles": sorted({span.type for e in train for frame in e.frames or () for span in frame.spans}),
             "predicates": count_predicates(places.items()),
-            "words": choose_words(places, recipe.words, found) if recipe.words else [],
+            "words": choose_words(places, recipe.words, file_words) if recipe.words else [],
         }
 
     def model(self, recipe: SrlRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SrlModel:

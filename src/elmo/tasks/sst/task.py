@@ -168,7 +168,9 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
 class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
     """Reads labelled trees, scores accuracy on sentences, and writes a line for each."""
 
-    name, metric, recipe = "sst", "accuracy", SstRecipe
+    name = "sst"
+    metric = "accuracy"
+    recipe = SstRecipe
     reading_text = ("binary", "quotes")
     takes_sentence = True
 
@@ -196,10 +198,10 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         return [example.tokens]
 
     def vocabularies(
-        self, train: Sequence[SstExample], recipe: SstRecipe, found: FileWords | None = None
+        self, train: Sequence[SstExample], recipe: SstRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return the `labels`, and the `words` with a vector of their own, those of files first."""
-        words = choose_words((example.tokens for example in train), recipe.words, found)
+        words = choose_words((example.tokens for example in train), recipe.words, file_words)
         return {"labels": BINARY if recipe.binary else FINE, "words": words}
 
     def model(self, recipe: SstRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SstModel:

@@ -21,7 +21,10 @@ from elmo.text.tokenizers import Tokenizer
 class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
     """Reads CoNLL-U or columns, scores as the CoNLL 2018 shared task does, and keeps what it doesn't predict."""
 
-    name, metric, recipe, reading = "tag", "mean", TagRecipe, ("columns",)
+    name = "tag"
+    metric = "mean"
+    recipe = TagRecipe
+    reading = ("columns",)
     reading_text = ("targets",)  # which must be among the columns
     takes_sentence = True
     layouts = ("conllu", "columns")
@@ -53,7 +56,7 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
             raise ElmoError(f"has no value in its columns {', '.join(recipe.targets)}")
 
     def vocabularies(
-        self, train: Sequence[ColumnSentence], recipe: TagRecipe, found: FileWords | None = None
+        self, train: Sequence[ColumnSentence], recipe: TagRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return the `targets`, the `labels of` each, and the `words` with a vector of their own, those of files first.
 
@@ -75,7 +78,7 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
             "targets": list(labels),
             **{f"labels of {target}": values for target, values in labels.items()},
             **({"lemmas": sorted(lemmas)} if "lemma" in labels else {}),
-            "words": choose_words(tokens, recipe.words, found),
+            "words": choose_words(tokens, recipe.words, file_words),
         }
 
     def model(self, recipe: TagRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> TagModel:
