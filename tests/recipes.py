@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import torch
 
 from elmo.formats.model import Model
+from elmo.tasks.elmo.input import make_elmo_input, make_elmo_layers
 from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.training.recipes import read_recipe
 
 Recipe = TypeVar("Recipe", bound=TaskRecipe)

@@ -133,7 +133,7 @@ COMMON_NAMES = {
     "load": {"formats/recognize.py", "embed/embedder.py", "tasks/__init__.py"},
     "train": {"tasks/__init__.py", "cli/task.py"},
     "evaluate": {"tasks/__init__.py", "cli/task.py"},
-    "predict": {"tasks/__init__.py", "tasks/trainer.py", "cli/task.py"},
+    "predict": {"tasks/__init__.py", "tasks/prediction.py", "cli/task.py"},
 }
 """The verbs of the public API, and where they may be defined: for a model, an embedder, a task, and its command."""
 

@@ -25,7 +25,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import write_json
 from elmo.schema import to_mapping
 from elmo.tasks import TASKS, get_task
-from elmo.tasks.card import Result
+from elmo.tasks.results import Result
 from elmo.tasks.run_folder import RunConfig, read_results, write_config
 from elmo.training.recipes import parse_override, read_recipe
 

@@ -20,7 +20,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.schema import from_mapping
 from elmo.tasks import TASKS, get_task
-from elmo.tasks.card import Result, summarize
+from elmo.tasks.results import Result, summarize
 from elmo.tasks.run_folder import read_config, read_results, seed_folder
 
 BASELINE = "none"

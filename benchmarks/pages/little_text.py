@@ -23,7 +23,7 @@ from scipy.stats import ttest_rel
 from elmo.analysis.pictures import Series, draw_curves, new_figure, save_figure
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all
-from elmo.tasks.card import mean_and_deviation
+from elmo.tasks.results import mean_and_deviation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, STATIC, Run, read_records, write_page_of_records

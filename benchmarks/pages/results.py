@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.tasks import TASKS, get_task
-from elmo.tasks.card import mean_and_deviation, spread
+from elmo.tasks.results import mean_and_deviation, spread
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, Run, read_examples, read_records, write_page_of_records

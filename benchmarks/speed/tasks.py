@@ -29,10 +29,10 @@ from elmo.formats.model import Model
 from elmo.nn.devices import use_device
 from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.elmo.cache import LiveLayers
-from elmo.tasks.elmo.input import FrozenLayers
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
+from elmo.tasks.elmo.input import FrozenLayers, make_elmo_input, make_elmo_layers
+from elmo.tasks.prediction import predict
 from elmo.tasks.task import Task
-from elmo.tasks.trainer import Trainer, predict
+from elmo.tasks.trainer import Trainer
 from elmo.training.metrics import read_rows
 from elmo.training.recipes import parse_override
 

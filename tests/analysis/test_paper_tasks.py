@@ -21,8 +21,8 @@ from elmo.analysis.pictures import new_figure
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import save_native
-from elmo.tasks.card import Result
 from elmo.tasks.experiment import Experiment, ExperimentConfig
+from elmo.tasks.results import Result
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer
 from elmo.text.corpus import Corpus

@@ -12,8 +12,8 @@ from torch import nn
 
 from elmo.errors import ElmoError
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS, load_weights
+from elmo.tasks.elmo.input import make_elmo_input
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
-from elmo.tasks.run_folder import make_elmo_input
 from elmo.tasks.trainer import Averages, Trainer
 from elmo.training.metrics import read_rows
 

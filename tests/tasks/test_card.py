@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from elmo.tasks.card import Result, best_of, summarize, task_card
+from elmo.tasks.card import task_card
+from elmo.tasks.results import Result, best_of, summarize
 
 
 def make(seed: int, dev: float, test: float, **details: float) -> Result:

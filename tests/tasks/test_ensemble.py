@@ -18,11 +18,11 @@ from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.tasks import load_task_recipe
 from elmo.tasks.ensemble import load_ensemble, predict_together
+from elmo.tasks.prediction import predict
 from elmo.tasks.snli.task import TASK as SNLI
 from elmo.tasks.snli.task import PairExample
 from elmo.tasks.squad.model import SquadPrediction, SquadRecipe
 from elmo.tasks.squad.task import TASK as SQUAD
-from elmo.tasks.trainer import predict
 from elmo.training.recipes import read_recipe
 
 SMALL = {"words.dim": 6, "size": 6, "training.batch_size": 8, "training.learning_rate": 0.02, "training.max_epochs": 2}

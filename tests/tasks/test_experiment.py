@@ -28,15 +28,16 @@ from elmo.errors import ElmoError
 from elmo.formats import sources
 from elmo.targets import alone_in
 from elmo.tasks import load_task_recipe
-from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.elmo.cache import remove_cache
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.finetune import finetune_for_task, finetuning_text
 from elmo.tasks.ner.task import TASK, NerExample, NerModel, NerRecipe
+from elmo.tasks.prediction import predict
+from elmo.tasks.results import Result
 from elmo.tasks.run_folder import VOCABULARIES, RunConfig, StoredRun, load_run, read_results
 from elmo.tasks.tag.lemma_rules import LemmaRule
-from elmo.tasks.trainer import Trainer, predict
+from elmo.tasks.trainer import Trainer
 from elmo.training.metrics import read_rows
 
 Recipe = Callable[..., NerRecipe]
@@ -75,7 +76,7 @@ def test_a_run_folder_is_self_contained(files: Path, recipe: Recipe) -> None:
     shutil.rmtree(files / "model")
     code = (
         "import json, sys\nfrom pathlib import Path\nfrom elmo.tasks.run_folder import load_run\n"
-        "from elmo.tasks.trainer import predict\nrun = load_run(Path('moved'))\n"
+        "from elmo.tasks.prediction import predict\nrun = load_run(Path('moved'))\n"
         "examples = run.task.read('test.conll', run.recipe)\n"
         "print(json.dumps(run.task.score(examples, predict(run.task, run.model, examples))))"
     )

@@ -18,10 +18,11 @@ from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.nn.precision import product_dtype
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
+from elmo.tasks.elmo.input import make_elmo_input, make_elmo_layers
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
+from elmo.tasks.prediction import predict
 from elmo.tasks.task import Scores
-from elmo.tasks.trainer import Trainer, predict
+from elmo.tasks.trainer import Trainer
 from elmo.training.metrics import MetricsFile, read_rows
 
 Recipe = Callable[..., NerRecipe]

@@ -161,7 +161,7 @@ def _tell_run(folder: Path, runs: Sequence[Path], as_json: bool) -> None:
     """
     from elmo.formats.card import without_head
     from elmo.tasks import get_task
-    from elmo.tasks.card import describe_scores
+    from elmo.tasks.results import describe_scores
     from elmo.tasks.run_folder import CARD, read_config, read_results
 
     (config, recipe), results = read_config(runs[0]), [result for run in runs for result in read_results(run)]

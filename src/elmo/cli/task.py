@@ -150,7 +150,7 @@ def train(
 
 
 def _report(experiment: Experiment, as_json: bool) -> None:
-    from elmo.tasks.card import describe_scores
+    from elmo.tasks.results import describe_scores
 
     out, results = experiment.config.folder, experiment.results
     scores = describe_scores(results, experiment.task.metric)
@@ -216,7 +216,7 @@ def evaluate(
     from elmo.targets import require_new_file
     from elmo.tasks import load
     from elmo.tasks.ensemble import load_ensemble, predict_together
-    from elmo.tasks.trainer import predict as predict_all
+    from elmo.tasks.prediction import predict as predict_all
     from elmo.training.recipes import override
 
     if predictions is not None:

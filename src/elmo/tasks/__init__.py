@@ -43,9 +43,9 @@ import torch
 
 from elmo.errors import ElmoError, placing
 from elmo.nn.devices import use_device
-from elmo.tasks.card import Result
 from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig
 from elmo.tasks.finetune import finetune_for_task
+from elmo.tasks.results import Result
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.task import TASKS, Scores, get_task, load_task_recipe
 from elmo.tasks.trained import TrainedTask

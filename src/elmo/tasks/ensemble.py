@@ -11,10 +11,10 @@ import torch
 
 from elmo.errors import ElmoError
 from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.prediction import predict
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.task import Task
 from elmo.tasks.trained import TrainedTask
-from elmo.tasks.trainer import predict
 
 Members = Sequence[TrainedTask[Any, Any]]
 

@@ -22,12 +22,13 @@ from elmo.formats.sources import is_bundled
 from elmo.nn.devices import use_device
 from elmo.schema import require_count, require_seed
 from elmo.targets import alone_in, require_folder
-from elmo.tasks.card import Result, task_card
+from elmo.tasks.card import task_card
 from elmo.tasks.checkpoint import CHECKPOINT
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
 from elmo.tasks.elmo.cache import LiveLayers, as_read, reads_lower_case, remove_cache
-from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers
+from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers, make_elmo_input, make_elmo_layers
 from elmo.tasks.recipe import TaskRecipe
+from elmo.tasks.results import Result
 from elmo.tasks.run_folder import (
     BILM,
     CACHE,
@@ -40,8 +41,6 @@ from elmo.tasks.run_folder import (
     is_left_by_another,
     is_run,
     keep_bilm,
-    make_elmo_input,
-    make_elmo_layers,
     read_config,
     read_results,
     started_seeds,

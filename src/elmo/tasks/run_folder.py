@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,18 +19,16 @@ import torch
 from torch import Tensor
 
 from elmo import formats
-from elmo.embed.embedder import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, read_tensors, remove_partial, write_all, write_json, write_tensors
-from elmo.formats.model import Model, require_warm_state, without_softmax
+from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.schema import from_mapping, to_mapping
-from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import WEIGHTS, put_weights
-from elmo.tasks.elmo.cache import LiveLayers, reads_lower_case
-from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
-from elmo.tasks.recipe import ElmoConfig, TaskRecipe
+from elmo.tasks.elmo.input import make_elmo_input, make_elmo_layers
+from elmo.tasks.recipe import TaskRecipe
+from elmo.tasks.results import Result
 from elmo.tasks.task import TASKS, Vocabularies, get_task
 from elmo.tasks.trained import TrainedTask
 from elmo.training.recipes import changed_key
@@ -244,35 +241,6 @@ def read_results(folder: Path) -> list[Result]:
     if not isinstance(runs, list):
         raise ElmoError(f"{path}: holds something other than results; train again")
     return [from_mapping(Result, run, str(path)) for run in cast("list[object]", runs)]
-
-
-def make_elmo_layers(
-    bilm: Model | None, config: ElmoConfig, device: torch.device | str
-) -> LiveLayers | TrainedLayers | None:
-    """Make the source of a task's ELMo layers, without a cache.
-
-    A biLM that will be trained is a copy of the one in `bilm`.
-    """
-    if bilm is None:
-        return None
-    state = require_warm_state(bilm.warm_state) if config.state == "warm" else None
-    if config.vectors == "trained":
-        return TrainedLayers(deepcopy(bilm.bilm), bilm.to_ids, state)
-    return LiveLayers(Embedder(bilm, device=device), config)
-
-
-def make_elmo_input(bilm: Model | None, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None) -> ElmoInput:
-    """Make the ELMo part of a task's model, with new scalar mixes over `layers`.
-
-    Args:
-        bilm: The model that the layers come from. None without ELMo.
-        config: How the task uses ELMo.
-        layers: The source of the layers. None without ELMo.
-    """
-    if bilm is None:
-        return ElmoInput(config, layers)
-    lowercase = reads_lower_case(config, bilm.text)
-    return ElmoInput(config, layers, bilm.config.num_layers, bilm.config.width, lowercase=lowercase)
 
 
 def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:

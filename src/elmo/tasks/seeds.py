@@ -10,8 +10,8 @@ from pathlib import Path
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all, write_json
 from elmo.targets import require_folder
-from elmo.tasks.card import Result, best_of, spread, summarize
 from elmo.tasks.checkpoint import WEIGHTS
+from elmo.tasks.results import Result, best_of, spread, summarize
 from elmo.tasks.run_folder import (
     BILM,
     CARD,

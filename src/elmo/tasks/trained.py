@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from elmo.config import TextConfig
+from elmo.tasks.prediction import predict
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.task import Task, TaskModel
-from elmo.tasks.trainer import predict
 from elmo.text.choice import choose_cut
 from elmo.text.query import tokenizer_for_query
 
@@ -66,5 +66,5 @@ class TrainedTask(Generic[E, P]):
         return tokenizer_for_query(sample, name, self.text)
 
     def predict(self, examples: Sequence[E]) -> list[P]:
-        """Predict examples in batches as large as those of the training (see `trainer.predict`)."""
+        """Predict examples in batches as large as those of the training (see `prediction.predict`)."""
         return predict(self.task, self.model, examples, self.batch_size)

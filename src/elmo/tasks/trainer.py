@@ -23,7 +23,8 @@ from elmo.errors import ElmoError
 from elmo.nn.precision import PRODUCTS, own_products
 from elmo.progress import show_progress
 from elmo.tasks.checkpoint import load_weights, resume_task, save_task_checkpoint, save_weights
-from elmo.tasks.common.batches import cut_to_fit, plan_epoch, plan_evaluation
+from elmo.tasks.common.batches import plan_epoch
+from elmo.tasks.prediction import predict
 from elmo.tasks.recipe import TaskTrainingConfig
 from elmo.tasks.task import Scores, Task, TaskModel
 from elmo.training.interruption import on_interrupt, saving_to
@@ -32,12 +33,6 @@ from elmo.training.schedule import schedule
 
 E = TypeVar("E")
 P = TypeVar("P")
-
-MOST_PAIRS = 1 << 25
-"""The largest number of token pairs that are predicted on together, unless a single example has more.
-
-Tokens attend to one another, which takes an array of 128 MB for this number of pairs; there are about five such arrays.
-"""
 
 _SMALLEST = torch.finfo(torch.float32).tiny
 """Smaller numbers are subnormal: they have fewer digits, and processors compute slowly with them."""
@@ -334,20 +329,3 @@ class Averages:
     def _put(self, tensors: dict[str, Tensor]) -> None:
         for name, parameter in self._parameters.items():
             parameter.copy_(tensors[name])
-
-
-@torch.no_grad()
-def predict(task: Task[Any, E, P], model: TaskModel[E, P], examples: Sequence[E], batch_size: int = 32) -> list[P]:
-    """Predict examples in batches, and return the predictions in the order of the examples.
-
-    Batches follow the task's own order (see `Task.order`). They have at most `batch_size` examples, and fewer where
-    examples are long.
-    """
-    model.eval()
-    found: dict[int, P] = {}
-    lengths = [task.length(example) for example in examples]
-    for batch in plan_evaluation([task.order(example) for example in examples], batch_size):
-        for piece in cut_to_fit([lengths[index] ** 2 for index in batch], MOST_PAIRS):
-            part = batch[piece]
-            found.update(zip(part, model.predict([examples[index] for index in part]), strict=True))
-    return [found[index] for index in range(len(examples))]

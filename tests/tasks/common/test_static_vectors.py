@@ -17,10 +17,11 @@ from elmo.errors import ElmoError
 from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import choose_words, find_words, read_vectors, set_word_vectors
+from elmo.tasks.elmo.input import make_elmo_input
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.ner.task import NerRecipe
 from elmo.tasks.recipe import WordsConfig
-from elmo.tasks.run_folder import load_run, make_elmo_input
+from elmo.tasks.run_folder import load_run
 from elmo.training.recipes import parse_override
 
 Recipe = Callable[..., NerRecipe]

@@ -24,9 +24,8 @@ from elmo.formats import Model
 from elmo.nn.precision import own_products, product_dtype
 from elmo.targets import unfinished_folder
 from elmo.tasks.elmo.cache import LiveLayers, as_read
-from elmo.tasks.elmo.input import ElmoInput
+from elmo.tasks.elmo.input import ElmoInput, make_elmo_input, make_elmo_layers
 from elmo.tasks.recipe import ElmoConfig
-from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 
 SENTENCES = [["A", "new", "play", "."], ["Fußball"], ["They", "play"]]
 

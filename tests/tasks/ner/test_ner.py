@@ -14,8 +14,8 @@ from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
+from elmo.tasks.elmo.input import make_elmo_input
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe
-from elmo.tasks.run_folder import make_elmo_input
 from elmo.training.recipes import read_recipe
 from recipes import make_task_model
 

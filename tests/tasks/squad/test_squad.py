@@ -20,11 +20,11 @@ from commands import run
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import save_native
-from elmo.tasks import trainer
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import TrainedLayers
 from elmo.tasks.ensemble import load_ensemble
 from elmo.tasks.experiment import Experiment, ExperimentConfig
+from elmo.tasks.prediction import predict
 from elmo.tasks.squad.data import SquadExample, parse_question, read_squad
 from elmo.tasks.squad.model import SquadModel, SquadPrediction, SquadRecipe
 from elmo.tasks.squad.task import TASK
@@ -145,17 +145,17 @@ def test_few_long_paragraphs_are_attended_to_at_a_time(
 ) -> None:
     """At most 800 pairs of tokens are compared at once, of two texts of about twenty tokens or of one longer text."""
     model = build(make_recipe(), examples)
-    whole = trainer.predict(TASK, model, examples)
+    whole = predict(TASK, model, examples)
     sizes: list[tuple[int, int]] = []
-    predict = model.predict
+    predict_part = model.predict
 
     def watched(part: Sequence[SquadExample]) -> list[SquadPrediction]:
         sizes.append((len(part), max(map(TASK.length, part))))
-        return predict(part)
+        return predict_part(part)
 
     monkeypatch.setattr(model, "predict", watched)
-    monkeypatch.setattr(trainer, "MOST_PAIRS", 800)
-    parts = trainer.predict(TASK, model, examples)
+    monkeypatch.setattr("elmo.tasks.prediction.MOST_PAIRS", 800)
+    parts = predict(TASK, model, examples)
     assert all(number * longest**2 <= 800 or number == 1 for number, longest in sizes)
     assert len(examples) > len(sizes) > 3
     assert [found.bounds for found in parts] == [found.bounds for found in whole]
@@ -319,10 +319,10 @@ def test_elmo_reads_a_paragraph_once(batch_size: int, monkeypatch: pytest.Monkey
         return embed(sentences, **options)
 
     monkeypatch.setattr(layers.embedder, "embed", watched)
-    predictions = trainer.predict(TASK, model, found, batch_size)
+    predictions = predict(TASK, model, found, batch_size)
     assert sorted(seen) == sorted({text for example in found for text in TASK.sentences(example)})
     for example, prediction in zip(found, predictions, strict=True):
-        (alone,) = trainer.predict(TASK, build(make_recipe(elmo__vectors="live"), found, make_model()), [example])
+        (alone,) = predict(TASK, build(make_recipe(elmo__vectors="live"), found, make_model()), [example])
         np.testing.assert_allclose(prediction.starts, alone.starts, atol=1e-5)
         np.testing.assert_allclose(prediction.ends, alone.ends, atol=1e-5)
 
@@ -333,10 +333,10 @@ def test_a_bilm_that_is_trained_along_reads_a_paragraph_once_in_a_batch() -> Non
     seen: list[int] = []
     assert isinstance(model.elmo.layers, TrainedLayers)
     model.elmo.layers.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
-    together = trainer.predict(TASK, model, found, len(found))
+    together = predict(TASK, model, found, len(found))
     assert seen == [4, 28]
     for example, prediction in zip(found[:4], together, strict=False):
-        (alone,) = trainer.predict(TASK, model, [example])
+        (alone,) = predict(TASK, model, [example])
         np.testing.assert_allclose(prediction.starts, alone.starts, atol=1e-5)
     model.train().loss([replace(example, spans=((0, 0),)) for example in found])
     assert seen[-2:] == [28, 28]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elmo.tasks.squad.task import exact_match, f1, normalize, score_answers
+from elmo.tasks.squad.metric import exact_match, f1, normalize, score_answers
 
 
 @pytest.mark.parametrize(

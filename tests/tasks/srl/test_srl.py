@@ -17,11 +17,11 @@ from elmo import tasks
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
+from elmo.tasks.prediction import predict
 from elmo.tasks.srl import model as srl_model
 from elmo.tasks.srl.frames import Frame, format_frames
 from elmo.tasks.srl.model import PredicateFinder, SrlExample, SrlRecipe, count_predicates
 from elmo.tasks.srl.task import TASK
-from elmo.tasks.trainer import predict
 from elmo.training.recipes import read_recipe
 from recipes import make_task_model, recipe_maker
 

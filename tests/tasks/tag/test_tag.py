@@ -22,11 +22,11 @@ from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.tasks.common.columns import ColumnSentence, read_columns
-from elmo.tasks.run_folder import make_elmo_input
+from elmo.tasks.elmo.input import make_elmo_input
+from elmo.tasks.prediction import predict
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.tag.model import LabelHead, LemmaHead, TagRecipe
 from elmo.tasks.tag.task import TASK
-from elmo.tasks.trainer import predict
 from elmo.training.metrics import read_rows
 from recipes import make_task_model, recipe_maker
 from running import has_rows, started, wait_until

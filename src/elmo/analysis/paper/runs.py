@@ -14,13 +14,13 @@ from elmo import formats
 from elmo.analysis.paper.finding import Rows
 from elmo.nn.devices import use_device
 from elmo.tasks import get_task, load_task_recipe
-from elmo.tasks.card import Result, spread
 from elmo.tasks.elmo.cache import LiveLayers
-from elmo.tasks.elmo.input import FrozenLayers
+from elmo.tasks.elmo.input import FrozenLayers, make_elmo_layers
 from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig, choose, read_sets, share_of
 from elmo.tasks.finetune import finetuning_text
 from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.run_folder import make_elmo_layers, seed_folder
+from elmo.tasks.results import Result, spread
+from elmo.tasks.run_folder import seed_folder
 from elmo.tasks.task import Task
 from elmo.training.metrics import METRICS, Row, read_rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -12,12 +13,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from elmo.formats.model import ToIds
+from elmo.embed.embedder import Embedder
+from elmo.formats.model import Model, ToIds, require_warm_state
 from elmo.nn.bilm import BiLM, BiLMState, repeat_row, to_device
 from elmo.nn.precision import own_products
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.tasks.common.batches import cut, lengths_of, pad_ids, padding_mask
-from elmo.tasks.elmo.cache import as_read
+from elmo.tasks.elmo.cache import LiveLayers, as_read, reads_lower_case
 from elmo.tasks.recipe import ElmoConfig
 from elmo.text.characters import number_types
 
@@ -203,3 +205,32 @@ def pad_layers(arrays: Sequence[NDArray[np.floating]], longest: int) -> Tensor:
     for row, array in enumerate(arrays):
         padded[:, row, : array.shape[1]] = array
     return torch.from_numpy(padded)
+
+
+def make_elmo_layers(
+    bilm: Model | None, config: ElmoConfig, device: torch.device | str
+) -> LiveLayers | TrainedLayers | None:
+    """Make the source of a task's ELMo layers, without a cache.
+
+    A biLM that will be trained is a copy of the one in `bilm`.
+    """
+    if bilm is None:
+        return None
+    state = require_warm_state(bilm.warm_state) if config.state == "warm" else None
+    if config.vectors == "trained":
+        return TrainedLayers(deepcopy(bilm.bilm), bilm.to_ids, state)
+    return LiveLayers(Embedder(bilm, device=device), config)
+
+
+def make_elmo_input(bilm: Model | None, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None) -> ElmoInput:
+    """Make the ELMo part of a task's model, with new scalar mixes over `layers`.
+
+    Args:
+        bilm: The model that the layers come from. None without ELMo.
+        config: How the task uses ELMo.
+        layers: The source of the layers. None without ELMo.
+    """
+    if bilm is None:
+        return ElmoInput(config, layers)
+    lowercase = reads_lower_case(config, bilm.text)
+    return ElmoInput(config, layers, bilm.config.num_layers, bilm.config.width, lowercase=lowercase)
