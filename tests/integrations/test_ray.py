@@ -44,6 +44,13 @@ MARKED = 77
 """The row at which an actor is killed."""
 
 
+def options_for(folder: Path) -> elmo_ray.ActorOptions:
+    """Return the options of an actor that embeds the column `tokens`."""
+    return elmo_ray.ActorOptions(
+        str(folder / "model"), "tokens", "whitespace", "mean", None, "float32", "float32", "cpu", 1
+    )
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a folder with a model in `model`, and the sentences in four files in `in`."""
@@ -139,6 +146,25 @@ def test_text_is_cut_as_the_models_training_text_was(folder: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([["a", "b"], [], None]),
+        pa.array(["a b", "", None], pa.string_view()),
+        pa.array(["a b", "", None], pa.large_string()),
+    ],
+)
+def test_columns_of_any_type_that_ray_makes_are_read(folder: Path, column: Any) -> None:
+    table = elmo_ray.EmbeddingActor(options_for(folder))(pa.table({"tokens": column}))
+    assert [len(vectors) for vectors in table.column("vectors").to_pylist()] == [2, 0, 0]
+
+
+def test_tokens_may_have_been_numpy_arrays(folder: Path) -> None:
+    rows = ray.data.from_items([{"tokens": ["a", "b"]}, {"tokens": ["c"]}]).map_batches(lambda batch: batch)
+    found = embed_dataset(rows, folder / "model", concurrency=1).take_all()
+    assert sorted(len(row["vectors"]) for row in found) == [1, 2]
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"column": "words"}, "column 'words': not in the dataset, which has tokens, vectors"),
@@ -147,10 +173,7 @@ def test_text_is_cut_as_the_models_training_text_was(folder: Path, tmp_path: Pat
 )
 def test_columns_that_do_not_fit_are_refused(folder: Path, options: dict, says: str) -> None:
     """An actor raises the error, and Ray passes it on."""
-    defaults = elmo_ray.ActorOptions(
-        str(folder / "model"), "tokens", "whitespace", "mean", None, "float32", "float32", "cpu", 1
-    )
-    actor = elmo_ray.EmbeddingActor(replace(defaults, **options))
+    actor = elmo_ray.EmbeddingActor(replace(options_for(folder), **options))
     with pytest.raises(ElmoError, match=says):
         actor(pa.table({"tokens": [["a"]], "vectors": [1]}))
 

@@ -25,7 +25,7 @@ from elmo.embed.layers import VectorLayout, rounded
 from elmo.embed.writers import DTYPES, DType
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
-from elmo.schema import require_choice, require_positive
+from elmo.schema import require_choice, require_count
 from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower_all
 from elmo.text.tokenizers import get_tokenizer
@@ -91,8 +91,9 @@ def embed_dataset(
         pool: How to reduce a sentence to one vector, or None for one vector per token.
         dtype: The type of the numbers in the dataset, `"float32"` or `"float16"`.
         precision: The precision of matrix products (see `elmo.load`).
-        concurrency: Maximum number of actors, each of which holds a model. By default one per GPU of the cluster, or,
-            without GPUs, as many as the processors allow if one processor is left for reading and writing.
+        concurrency: Maximum number of actors, each of which holds a model; Ray starts with one. By default one per GPU
+            of the cluster, or, without GPUs, as many as the processors allow if one processor is left for reading and
+            writing.
         num_cpus: Number of threads per actor.
         batch_size: Number of sentences that an actor takes at a time.
 
@@ -106,7 +107,7 @@ def embed_dataset(
     """
     require_choice("dtype", dtype, DTYPES)
     for name, number in (("concurrency", concurrency), ("num_cpus", num_cpus), ("batch_size", batch_size)):
-        require_positive(name, number)
+        require_count(name, number)
     if not ray.is_initialized():
         ray.init()
     resources: Mapping[str, float] = ray.cluster_resources()
@@ -167,8 +168,9 @@ class EmbeddingActor:
         column = table.column(name)
         if pa.types.is_dictionary(column.type):  # such as the categories of pandas
             column = column.cast(column.type.value_type)
-        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-            return [tokens or [] for tokens in column.to_pylist()], table
+        if column.type not in (pa.string(), pa.large_string(), pa.string_view()):
+            # After a function on NumPy batches, the tokens of a row are an array, whose truth value is an error.
+            return [[] if tokens is None else tokens for tokens in column.to_pylist()], table
         sentences = [self._tokenize(text or "") for text in column.to_pylist()]
         if is_lower_case(self._model.text):
             sentences = lower_all(sentences)
