@@ -44,6 +44,26 @@ def test_tokens_have_our_vectors(model_folder: Path, layers: Layers) -> None:
         np.testing.assert_allclose(found, wanted, atol=ROUNDING, rtol=0)
 
 
+@pytest.mark.parametrize("layers", ["all", "mean"])
+def test_an_empty_sentence_has_no_vectors(model_folder: Path, layers: Layers) -> None:
+    sentences = [Sentence(TOKENS[0]), Sentence("")]
+    ElmoEmbeddings(model_folder, layers).embed(sentences)
+    assert [len(sentence) for sentence in sentences] == [6, 0]
+    assert sentences[0][0].embedding.any()
+
+
+def test_a_relative_path_means_the_same_in_another_folder(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model_folder.parent)
+    embeddings = ElmoEmbeddings(model_folder.name)
+    assert embeddings.name.startswith(f"elmo-{model_folder.name}-")
+    stored, params = pickle.dumps(embeddings), embeddings.to_params()
+    monkeypatch.chdir(tmp_path)
+    for again in (pickle.loads(stored), ElmoEmbeddings.from_params(params)):
+        assert np.array_equal(vectors_of(again)[0], vectors_of(embeddings)[0])
+
+
 def test_among_other_embeddings_and_pickled(model_folder: Path) -> None:
     """Each choice of layers has a name of its own. Otherwise Flair would take the vectors of one for another's."""
     top, bottom = ElmoEmbeddings(model_folder, "top"), ElmoEmbeddings(model_folder, "token")

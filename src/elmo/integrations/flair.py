@@ -19,6 +19,7 @@ from typing import Any, Self
 import torch
 
 from elmo.embed import load
+from elmo.embed.embedder import lasting_source
 from elmo.embed.engine import Precision
 from elmo.embed.layers import Layers, layer_weights
 from elmo.extras import import_extra
@@ -56,7 +57,7 @@ class ElmoEmbeddings(_base.TokenEmbeddings):
         precision: Precision = "float32",
         name: str | None = None,
     ) -> None:
-        self._model = as_text(model)
+        self._model = as_text(lasting_source(model))
         self._layers: Layers = layers
         self._precision: Precision = precision
         self.name = name or f"elmo-{model}-{layers}-{precision}"
@@ -82,7 +83,9 @@ class ElmoEmbeddings(_base.TokenEmbeddings):
             tokens = lower_all(tokens)
         found = self._embedder.stream(tokens, layers=self._layers)
         for sentence, vectors in zip(sentences, found, strict=True):
-            rows = vectors if vectors.ndim == 2 else vectors.transpose(1, 0, 2).reshape(vectors.shape[1], -1)
+            if vectors.ndim == 3:
+                vectors = vectors.transpose(1, 0, 2)  # (T, L+1, D), whose last axes are joined
+            rows = vectors.reshape(len(sentence.tokens), self.embedding_length)
             for token, row in zip(sentence.tokens, torch.from_numpy(rows).to(_flair.device), strict=True):
                 token.set_embedding(self.name, row)
 
