@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import elmo
 import make_many_langs
@@ -48,7 +49,12 @@ def test_texts_are_cut_as_the_training_text_of_the_model(model_folder: Path, tmp
     model.text = TextConfig("ptb", lowercase=True)
     formats.save_native(model, tmp_path / "model")
     tokens = ElmoTokens(tmp_path / "model")
-    assert tokens.get_config_dict() == {"tokenizer": "ptb", "lowercase": True, "requires_grad": False}
+    assert tokens.get_config_dict() == {
+        "tokenizer": "ptb",
+        "lowercase": True,
+        "requires_grad": False,
+        "max_seq_length": None,
+    }
     assert ElmoTokens(model_folder).get_config_dict()["tokenizer"] == "whitespace"
 
 
@@ -100,6 +106,56 @@ def test_gradients_reach_what_is_trained(model_folder: Path, requires_grad: bool
     assert [p.grad is not None for p in module.bilm.parameters()] == [requires_grad] * len(
         list(module.bilm.parameters())
     )
+
+
+def test_long_texts_are_cut(model_folder: Path, tmp_path: Path) -> None:
+    """The library sets the attribute of its first module."""
+    model = build(model_folder)
+    whole = model.encode(["A play", "A play on Broadway"])
+    model.max_seq_length = 2
+    found = model.encode(["A play on Broadway", "on Broadway"], prompt=None)
+    np.testing.assert_allclose(found[0], whole[0], atol=ROUNDING, rtol=0)
+    assert not np.allclose(found[0], whole[1], atol=ROUNDING, rtol=0)
+    np.testing.assert_allclose(model.encode(["Broadway"], prompt="A play on "), whole[:1], atol=ROUNDING, rtol=0)
+    model.save(str(tmp_path / "saved"))
+    assert library.SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True).max_seq_length == 2
+
+
+@pytest.mark.parametrize("mode", ["max", "mean", "lasttoken"])
+def test_a_text_without_tokens_has_zeros(mode: str, model_folder: Path) -> None:
+    tokens = ElmoTokens(model_folder, tokenizer="ptb")
+    pooling = Pooling(tokens.get_embedding_dimension(), pooling_mode=mode)
+    found = library.SentenceTransformer(modules=[tokens, pooling], device="cpu").encode(["", "A play"])
+    assert not found[0].any()
+    assert found[1].any()
+
+
+def test_the_librarys_lstm_can_follow(model_folder: Path) -> None:
+    from sentence_transformers.sentence_transformer.modules import LSTM
+
+    tokens = ElmoTokens(model_folder, tokenizer="ptb")
+    model = library.SentenceTransformer(
+        modules=[tokens, LSTM(tokens.get_embedding_dimension(), 4), Pooling(8)], device="cpu"
+    )
+    alone, among = model.encode(["A play"]), model.encode([*TEXTS, "A play"])
+    assert alone.shape == (1, 8)
+    np.testing.assert_allclose(among[-1], alone[0], atol=ROUNDING, rtol=0)
+
+
+def test_what_is_trained_and_its_precision_survive_saving(model_folder: Path, tmp_path: Path) -> None:
+    model = build(model_folder)
+    model[0].requires_grad_(True)
+    model.save(str(tmp_path / "saved"))
+    options: dict[str, Any] = {"trust_remote_code": True, "model_kwargs": {"torch_dtype": "bfloat16"}}
+    again = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu", **options)
+    assert all(parameter.requires_grad for parameter in again.parameters())
+    assert {parameter.dtype for parameter in again.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("text", [None, ("a", "b"), 3])
+def test_what_is_no_text_is_refused(text: Any, model_folder: Path) -> None:
+    with pytest.raises(ElmoError, match=r"^text 1: expected a string, found "):
+        ElmoTokens(model_folder).preprocess(["a", text])
 
 
 def test_bad_arguments_are_one_sentence(model_folder: Path, tmp_path: Path) -> None:

@@ -19,9 +19,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.elmo import Elmo
 from elmo.formats.model import require_characters
+from elmo.schema import require_count
 from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower_all
 from elmo.text.tokenizers import get_tokenizer, refuse_function
@@ -42,6 +44,7 @@ class ElmoTokens(_InputModule):
             text, or "whitespace" if the model doesn't know it.
         lowercase: Whether to convert the tokens to lower case. By default as the model's training text.
         requires_grad: Whether the biLM itself is trained.
+        max_seq_length: The largest number of tokens that are read of a text, its prompt included. None reads all.
 
     Raises:
         ElmoError: If the model can't be loaded or does not read UTF-8 bytes, or there is no such tokenizer.
@@ -57,6 +60,7 @@ class ElmoTokens(_InputModule):
         tokenizer: str | None = None,
         lowercase: bool | None = None,
         requires_grad: bool = False,
+        max_seq_length: int | None = None,
     ) -> None:
         super().__init__()
         # Sentence Transformers has modules for dropout. This one would be a surprise.
@@ -68,7 +72,8 @@ class ElmoTokens(_InputModule):
         self.tokenizer_name = tokenizer or tokenizer_of(own)
         self.tokenizer = get_tokenizer(self.tokenizer_name)
         self.lowercase = is_lower_case(own) if lowercase is None else lowercase
-        self.requires_grad = requires_grad
+        require_count("max_seq_length", max_seq_length)
+        self.max_seq_length = max_seq_length
 
     def get_embedding_dimension(self) -> int:
         """Return the width of the vectors, D."""
@@ -83,23 +88,33 @@ class ElmoTokens(_InputModule):
             **kwargs: Other options of the library, which make no difference here.
 
         Returns:
-            `input_ids`, the ids of the tokens' characters, (B, T, C), zeros at padding; `attention_mask`, (B, T); and
-            with a prompt `prompt_length`, its number of tokens, which `Pooling(include_prompt=False)` leaves out.
+            `input_ids`, the ids of the tokens' characters, (B, T, C), zeros at padding; `attention_mask`, (B, T), 1 at
+            tokens, and at the first place of a text without any, whose vector is zeros; `sentence_lengths`, (B,), the
+            sums of the mask; and with a prompt `prompt_length`, its number of tokens, which
+            `Pooling(include_prompt=False)` leaves out.
+
+        Raises:
+            ElmoError: If a text is not a string.
         """
+        for number, text in enumerate(inputs):
+            if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - pairs, as rerankers take
+                raise ElmoError(f"text {number}: expected a string, found {type(text).__name__}")
         # Cut apart from the texts: together, a mark between them could belong to either, or join two words.
-        first = self.tokenizer(prompt) if prompt else []
-        sentences = [[*first, *self.tokenizer(text)] for text in inputs]
+        first = self.tokenizer(prompt)[: self.max_seq_length] if prompt else []
+        sentences = [[*first, *self.tokenizer(text)][: self.max_seq_length] for text in inputs]
         if self.lowercase:
             sentences = lower_all(sentences)
         to_ids = self.elmo.as_model().to_ids
-        # One token at least, so that a batch of empty texts has padding to be averaged into zeros.
+        # One place at least, so that an empty text has padding to be pooled into zeros.
         longest = max([1, *map(len, sentences)])
         ids = np.zeros((len(sentences), longest, to_ids(["a"]).shape[1]), np.int64)
         for row, sentence in zip(ids, sentences, strict=True):
             if sentence:
                 row[: len(sentence)] = to_ids(sentence)
         characters = torch.from_numpy(ids)
-        features = {"input_ids": characters, "attention_mask": (characters != 0).any(dim=-1).long()}
+        mask = (characters != 0).any(dim=-1).long()
+        mask[:, 0] = 1
+        features = {"input_ids": characters, "attention_mask": mask, "sentence_lengths": mask.sum(1)}
         return features | ({"prompt_length": len(first)} if first else {})
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -121,7 +136,12 @@ class ElmoTokens(_InputModule):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings that `load` passes to the constructor."""
-        return {"tokenizer": self.tokenizer_name, "lowercase": self.lowercase, "requires_grad": self.requires_grad}
+        return {
+            "tokenizer": self.tokenizer_name,
+            "lowercase": self.lowercase,
+            "requires_grad": any(parameter.requires_grad for parameter in self.elmo.bilm.parameters()),
+            "max_seq_length": self.max_seq_length,
+        }
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
@@ -130,11 +150,15 @@ class ElmoTokens(_InputModule):
         Args:
             model_name_or_path: The folder of the SentenceTransformer, or its name on the Hub.
             subfolder: The folder of this module in it.
-            **kwargs: Options of the library. Those about the Hub are used.
+            **kwargs: Options of the library. Those about the Hub are used, and of `model_kwargs` the dtype.
         """
         known = ("token", "cache_folder", "revision", "local_files_only")
         where: dict[str, Any] = {key: kwargs[key] for key in known if key in kwargs}
         folder = cls.load_dir_path(model_name_or_path, subfolder, **where)
         settings = cls.load_config(model_name_or_path, subfolder, **where)
         refuse_function(str(settings.get("tokenizer", "")), "the model", "make the module yourself")
-        return cls(folder, **settings)
+        module, options = cls(folder, **settings), kwargs.get("model_kwargs") or {}
+        dtype = options.get("dtype", options.get("torch_dtype"))
+        if dtype not in (None, "auto"):
+            module.to(getattr(torch, dtype) if isinstance(dtype, str) else dtype)
+        return module
