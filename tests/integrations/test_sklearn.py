@@ -338,7 +338,9 @@ def test_bad_parameters_are_refused_by_fit(options: dict[str, Any], part: str, f
     [
         ("a play", "X: expected a list of documents, found a string"),
         (None, "X: expected a list of documents, found NoneType"),
-        (["a", float("nan")], "sentence 1: expected a list of tokens, found float"),
+        (["a", float("nan")], "document 1: expected a string or a list of tokens, found float"),
+        (["a", None], "document 1: expected a string or a list of tokens, found NoneType"),
+        ([b"a play"], "document 0: expected a string or a list of tokens, found bytes"),
         ([["a", 1]], "sentence 0: token 1 is not a string"),
         (np.array([["a play"]]), "X: expected a list of documents, found 2 dimensions; pass one column"),
     ],

@@ -110,7 +110,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         tokenizer = tokenizer_of(embedder.text) if self.tokenizer is None else self.tokenizer
         tokenize = get_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
         is_lower = is_lower_case(embedder.text) if self.lowercase is None else self.lowercase
-        sentences = [_tokens(document, tokenize, is_lower) for document in X]
+        sentences = [_tokens(number, document, tokenize, is_lower) for number, document in enumerate(X)]
         found = embedder.stream(sentences, layers=self.layers, pool=self.pool, batch_size=self.batch_size)
         vectors = np.empty((len(sentences), self._num_features()), np.float32)
         for row, vector in zip(vectors, found, strict=True):
@@ -147,7 +147,10 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         return tags
 
 
-def _tokens(document: Document, tokenize: Tokenizer, is_lower: bool) -> Sequence[str]:
+def _tokens(number: int, document: Document, tokenize: Tokenizer, is_lower: bool) -> Sequence[str]:
+    if isinstance(document, bytes) or not isinstance(document, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(document).__name__
+        raise ElmoError(f"document {number}: expected a string or a list of tokens, found {kind}")
     if not isinstance(document, str):
         return document
     return list(map(lower, tokenize(document))) if is_lower else tokenize(document)
