@@ -26,6 +26,7 @@ from elmo.tasks.experiment import Experiment, ExperimentConfig
 spacy = pytest.importorskip("spacy")
 
 from spacy.tokens import Doc  # noqa: E402
+from spacy.training import Example  # noqa: E402
 
 from elmo.integrations import spacy as ours  # noqa: E402
 from elmo.integrations.spacy import parts  # noqa: E402
@@ -119,6 +120,20 @@ def test_spacy_finds_it_without_an_import() -> None:
     """The installed package announces it, so it must be installed again after the entry point changes."""
     (factory,) = entry_points(group="spacy_factories", name="elmo_tagger")
     assert factory.load() is ours.make_elmo_tagger
+
+
+def test_spacy_scores_what_was_trained(run: Path, chunker: Path) -> None:
+    nlp, words = make_nlp(run), UNSEEN.split()
+    right = doc_of(nlp, UNSEEN)
+    wrong = Doc(right.vocab, words=words, tags=["X", *[token.tag_ for token in right][1:]])
+    for name in ("pos", "lemma"):
+        for token, own in zip(wrong, right, strict=True):
+            setattr(token, f"{name}_", getattr(own, f"{name}_"))
+    scores = nlp.evaluate([Example(Doc(nlp.vocab, words=words), wrong)])
+    assert scores["tag_acc"] == pytest.approx(5 / 6)
+    assert scores["pos_acc"] == scores["lemma_acc"] == 1
+    other = make_nlp(chunker).get_pipe("elmo_tagger").score([Example(right, wrong)])
+    assert other.keys() == {"tag_acc"}
 
 
 def test_tags_are_those_of_the_tagger(run: Path) -> None:

@@ -8,7 +8,11 @@ from typing import Any, Self
 import torch
 from spacy.language import Language
 from spacy.parts_of_speech import IDS
+from spacy.pipeline.lemmatizer import lemmatizer_score
+from spacy.pipeline.morphologizer import morphologizer_score
+from spacy.pipeline.tagger import tagger_score
 from spacy.tokens import Doc, Token
+from spacy.training import Example
 
 from elmo.errors import ElmoError
 from elmo.formats.native_files import VOCABULARY, WARM
@@ -131,6 +135,25 @@ class ElmoTagger(StoredAsFolder):
                         _set(doc[i], target, value)
             yield doc
 
+    def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
+        """Score docs as spaCy's tagger, morphologizer and lemmatizer do, for the columns that were trained.
+
+        Args:
+            examples: The docs, with those that are right.
+            **kwargs: What spaCy passes to scorers.
+
+        Returns:
+            Of `tag_acc`, `pos_acc`, `morph_acc`, `morph_micro_p` and so on, and `lemma_acc`, those of the columns.
+        """
+        examples, found = list(examples), dict[str, Any]()
+        if "xpos" in self.loaded.targets:
+            found |= tagger_score(examples, **kwargs)
+        if {"upos", "feats"} & {*self.loaded.targets}:
+            found |= morphologizer_score(examples, **kwargs)
+        if "lemma" in self.loaded.targets:
+            found |= lemmatizer_score(examples, **kwargs)
+        return found
+
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Store a run folder that needs no other one, which `elmo.tasks.load` can read."""
         self.loaded.run.save(Path(path))
@@ -175,5 +198,6 @@ def make_elmo_tagger(nlp: Language, name: str, model: str, device: str = "cpu") 
 Language.factory(
     "elmo_tagger",
     assigns=["token.pos", "token.tag", "token.morph", "token.lemma", "token._.elmo_tags"],
+    default_score_weights={"tag_acc": 0.25, "pos_acc": 0.25, "morph_acc": 0.25, "lemma_acc": 0.25},
     func=make_elmo_tagger,
 )
