@@ -281,6 +281,10 @@ def test_embedders_state_where_users_reach_for_it(files: tuple[str, str]) -> Non
     embedder.elmo_bilm._elmo_lstm.stateful = False
     np.testing.assert_allclose(embedder.embed_sentence(["A", "play"]), first, atol=1e-6, rtol=0)
     assert not embedder.elmo_bilm._elmo_lstm.stateful
+    with pytest.raises(
+        AttributeError, match=r"elmo_bilm\.cuda: elmo_bilm only has _elmo_lstm; choose a GPU by cuda_device"
+    ):
+        embedder.elmo_bilm.cuda()
 
 
 def test_an_embedder_can_be_pickled(files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, tee
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import h5py
 import numpy as np
@@ -69,6 +69,12 @@ class _BiLM:
 
     def __init__(self, owner: _Stateful) -> None:
         self._elmo_lstm = _LSTM(owner)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"elmo_bilm.{name}: elmo_bilm only has _elmo_lstm; choose a GPU by cuda_device, and to call the biLM make "
+            "a _ElmoBiLm"
+        )
 
 
 class _EmbedderOfPair(Embedder):
