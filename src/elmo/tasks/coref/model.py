@@ -17,7 +17,7 @@ from elmo.tasks.coref.data import Cluster, Clusters, Document, Mention, cut_docu
 from elmo.tasks.coref.layers import Antecedents, AntecedentScorer, CoupledBiLSTM, MentionScorer, SpanParts
 from elmo.tasks.coref.recipe import CorefRecipe
 from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.task import Sentence, TaskModel
+from elmo.tasks.task import Sentence, TaskModel, Vocabularies
 
 WORDS_AT_ONCE = 4096
 """The number of words whose spans are scored together in prediction. All words of a novel would take gigabytes."""
@@ -57,11 +57,11 @@ class CorefModel(TaskModel[Document, Clusters]):
     Source: Lee et al. 2017, sec. 4 and 5; Peters et al. 2018, appendix A.6.
     """
 
-    def __init__(self, recipe: CorefRecipe, words: Sequence[str], genres: Sequence[str], elmo: ElmoInput) -> None:
+    def __init__(self, recipe: CorefRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
         super().__init__(elmo)
         self.recipe = recipe
-        self._genres = {genre: number for number, genre in enumerate(genres, 1)}
-        self.words = WordEmbedding(words, recipe.words)
+        self._genres = {genre: number for number, genre in enumerate(vocabularies["genres"], 1)}
+        self.words = WordEmbedding(vocabularies["words"], recipe.words)
         size, share, spans = recipe.characters, recipe.dropout.hidden, recipe.spans
         self.characters = CharacterEmbedding(size.dim, size.filters, *size.widths)
         self.word_dropout, self.dropout = nn.Dropout(recipe.dropout.words), nn.Dropout(share)
@@ -73,7 +73,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         )
         self.antecedents = AntecedentScorer(
             self.mentions.width,
-            num_genres=len(genres) + 1,
+            num_genres=len(self._genres) + 1,
             max_antecedents=spans.max_antecedents,
             features=recipe.features,
             hidden=recipe.hidden,

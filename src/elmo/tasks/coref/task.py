@@ -67,7 +67,7 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
 
     def model(self, recipe: CorefRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> CorefModel:
         """Make a model with random weights."""
-        return CorefModel(recipe, vocabularies["words"], vocabularies["genres"], elmo)
+        return CorefModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[Document], predictions: Sequence[Clusters]) -> Scores:
         """Return the mean F1 of MUC, B³ and CEAF-e in percent, and what it is made of (see `score_clusters`)."""

@@ -73,11 +73,11 @@ class NerModel(TaskModel[NerExample, Spans]):
     Source: Peters et al. 2018, sec. 4 and appendix A.7.
     """
 
-    def __init__(self, recipe: NerRecipe, words: Sequence[str], types: Sequence[str], elmo: ElmoInput) -> None:
+    def __init__(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
         super().__init__(elmo)
-        self.scheme, self.tags = recipe.scheme, tags_for(types, recipe.scheme)
+        self.scheme, self.tags = recipe.scheme, tags_for(vocabularies["types"], recipe.scheme)
         self._places = {tag: place for place, tag in enumerate(self.tags)}
-        self.words = WordEmbedding(words, recipe.words)
+        self.words = WordEmbedding(vocabularies["words"], recipe.words)
         size = recipe.characters
         self.characters = CharacterEmbedding(size.dim, size.filters, size.width)
         width = self.words.width + self.characters.width + elmo.input_width
@@ -155,7 +155,7 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
 
     def model(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> NerModel:
         """Make a model with random weights."""
-        return NerModel(recipe, vocabularies["words"], vocabularies["types"], elmo)
+        return NerModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Spans]) -> Scores:
         """Return precision, recall and F1 of spans in percent, and the F1 of each type."""

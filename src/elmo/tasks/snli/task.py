@@ -90,13 +90,13 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
     Source: Chen et al. 2017, sec. 3; Peters et al. 2018, appendix A.3.
     """
 
-    def __init__(self, recipe: SnliRecipe, words: Sequence[str], elmo: ElmoInput) -> None:
+    def __init__(self, recipe: SnliRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
         super().__init__(elmo)
         self.labels, size, dropout = recipe.labels, recipe.size, recipe.dropout
         # Appendix A.3 adds both regularizations to the model with ELMo alone, because it has more parameters.
         has_elmo = elmo.input_width + elmo.output_width > 0
         self.l2 = recipe.with_elmo.l2 if has_elmo else 0.0
-        self.words = WordEmbedding(words, recipe.words)
+        self.words = WordEmbedding(vocabularies["words"], recipe.words)
         self.encoder = BiLSTMs(self.words.width + elmo.input_width, (size,), dropout)
         width = 4 * (self.encoder.width + elmo.output_width)
         attention_dropout = nn.Dropout(recipe.with_elmo.attention_dropout if has_elmo else 0.0)
@@ -225,7 +225,7 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
 
     def model(self, recipe: SnliRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SnliModel:
         """Make a model with random weights."""
-        return SnliModel(recipe, vocabularies["words"], elmo)
+        return SnliModel(recipe, vocabularies, elmo)
 
     def combine(self, recipe: SnliRecipe, predictions: Sequence[LabelPrediction]) -> LabelPrediction:
         """Combine predictions by the mean of their probabilities."""

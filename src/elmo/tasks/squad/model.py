@@ -19,7 +19,7 @@ from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_tokenizer_without_code
 from elmo.tasks.squad.data import Bounds, SquadExample
 from elmo.tasks.squad.layers import BiAttention, BiGRU, SelfAttention
-from elmo.tasks.task import Sentence, TaskModel
+from elmo.tasks.task import Sentence, TaskModel, Vocabularies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +84,11 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
     Source: Clark and Gardner 2017, sec. 2.1; Peters et al. 2018, appendix A.4.
     """
 
-    def __init__(self, recipe: SquadRecipe, words: Sequence[str], elmo: ElmoInput) -> None:
+    def __init__(self, recipe: SquadRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
         super().__init__(elmo)
         size, chars = recipe.size, recipe.characters
         self.dropout, self.longest = recipe.dropout, recipe.longest_answer
-        self.words = WordEmbedding(words, recipe.words)
+        self.words = WordEmbedding(vocabularies["words"], recipe.words)
         self.characters = CharacterEmbedding(chars.dim, chars.filters, chars.width, dropout=recipe.dropout)
         self.encoder = BiGRU(self.words.width + self.characters.width + elmo.input_width, size)
         self.attention = BiAttention(self.encoder.width + elmo.output_width)

@@ -68,7 +68,7 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
 
     def model(self, recipe: SquadRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SquadModel:
         """Make a model with random weights."""
-        return SquadModel(recipe, vocabularies["words"], elmo)
+        return SquadModel(recipe, vocabularies, elmo)
 
     def combine(self, recipe: SquadRecipe, predictions: Sequence[SquadPrediction]) -> SquadPrediction:
         """Return the best span by the mean probabilities of starts and of ends."""

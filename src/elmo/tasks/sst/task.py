@@ -110,10 +110,11 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
     Source: McCann et al. 2017, sec. 5; Peters et al. 2018, appendix A.8.
     """
 
-    def __init__(self, recipe: SstRecipe, words: Sequence[str], labels: Sequence[str], elmo: ElmoInput) -> None:
+    def __init__(self, recipe: SstRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
         super().__init__(elmo)
-        self.labels, size, dropout = tuple(labels), recipe.hidden, recipe.dropout
-        self.words = WordEmbedding(words, recipe.words)
+        self.labels = tuple(vocabularies["labels"])
+        size, dropout = recipe.hidden, recipe.dropout
+        self.words = WordEmbedding(vocabularies["words"], recipe.words)
         self.word_dropout = nn.Dropout(dropout.words)
         # Encoder (McCann et al. 2017, sec. 5): a layer with ReLU, then a biLSTM; and the biLSTM over ELMo's output.
         width = self.words.width + elmo.input_width
@@ -131,7 +132,7 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
             nn.Sequential(nn.Linear(before, after), nn.ReLU(), nn.Dropout(share))
             for (before, after), share in zip(pairwise(widths), dropout.head, strict=True)
         ]
-        self.head = nn.Sequential(*layers, nn.Linear(widths[-1], len(labels)))
+        self.head = nn.Sequential(*layers, nn.Linear(widths[-1], len(self.labels)))
 
     def loss(self, examples: Sequence[SstExample]) -> Tensor:
         """Return the mean cross-entropy of the labels, in nats."""
@@ -206,7 +207,7 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
 
     def model(self, recipe: SstRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SstModel:
         """Make a model with random weights."""
-        return SstModel(recipe, vocabularies["words"], vocabularies["labels"], elmo)
+        return SstModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[SstExample], predictions: Sequence[LabelPrediction]) -> Scores:
         """Return accuracy in percent, overall and for each label, and the confusion matrix.
