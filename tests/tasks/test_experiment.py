@@ -225,6 +225,38 @@ def test_a_bilm_that_does_not_know_the_words_is_noted(
     assert Experiment(make_config(files, recipe(), "baseline", elmo=None)).notes == []
 
 
+def test_a_dev_set_with_the_sentences_of_the_training_set_is_noted(files: Path, recipe: Recipe) -> None:
+    """Nothing is said of a set with as few sentences as the other tests have."""
+    lines = [f"word{number}\tB-LOC\n" for number in range(100)]
+    (files / "train.conll").write_text("\n".join(lines[:60]))
+    for first, says in ((0, ["100%"]), (20, ["67%"]), (40, []), (60, [])):
+        (files / "dev.conll").write_text("\n".join(lines[first : first + 60]))
+        notes = Experiment(make_config(files, recipe(), elmo=None)).notes
+        assert [re.search(r"dev\.conll: (\S+) of its sentences are in the training", n)[1] for n in notes] == says  # pyright: ignore[reportOptionalSubscript]
+    (files / "dev.conll").write_text("\n".join(lines[:49]))
+    assert Experiment(make_config(files, recipe(), elmo=None)).notes == []
+
+
+def test_texts_that_are_cut_unlike_the_bilms_are_noted(tmp_path: Path) -> None:
+    pairs = [
+        {"gold_label": label, "sentence1": f"A man sings {n}.", "sentence2": "He sings."}
+        for n, label in enumerate(["neutral", "entailment"])
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
+    model = make_model()
+    pattern = r".*cut by tokenizer ptb, .* was cut by words; .*--set tokenizer=words"
+    for tokenizer, is_other in (("words", True), ("ptb", False)):
+        model.text = TextConfig(tokenizer)
+        formats.save_native(model, tmp_path / tokenizer)
+        file = str(tmp_path / "pairs.jsonl")
+        config = ExperimentConfig(
+            "snli", load_task_recipe("snli"), tmp_path / "run", file, file, elmo=tmp_path / tokenizer, device="cpu"
+        )
+        notes = [note for note in Experiment(config).notes if "tokenizer" in note]
+        assert len(notes) == is_other
+        assert all(re.match(pattern, note) for note in notes)
+
+
 def test_a_bilm_in_lower_case_is_tuned_on_lower_case(files: Path, recipe: Recipe) -> None:
     save_in_lower_case(files / "model")
     result = finetune_for_task(Experiment(make_config(files, recipe())), files / "tuned")
@@ -584,7 +616,7 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
         (make_config(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
         (
             make_config(files, recipe(), "model"),
-            r"model.config\.json: key 'recipe' is missing; is it a run folder of.*a biLM",
+            r"model: is a biLM and not the run folder of a task, which 'elmo task train' makes$",
         ),
     ]
     for config, says in others:
@@ -901,7 +933,8 @@ def test_vocabularies_may_be_larger_than_settings(files: Path, recipe: Recipe) -
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [(".", "is not the run folder of a task"), ("model", "model.*: key 'recipe' is missing")]
+    ("name", "says"),
+    [(".", "is not the run folder of a task"), ("model", "model: is a biLM and not the run folder of a task")],
 )
 def test_a_folder_that_is_not_a_run_folder_is_refused(name: str, says: str, files: Path) -> None:
     with pytest.raises(ElmoError, match=says):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,8 +25,9 @@ from elmo.targets import alone_in, require_folder
 from elmo.tasks.card import task_card
 from elmo.tasks.checkpoint import CHECKPOINT
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
-from elmo.tasks.elmo.cache import LiveLayers, as_read, reads_lower_case, remove_cache
+from elmo.tasks.elmo.cache import LiveLayers, reads_lower_case, remove_cache
 from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers, make_elmo_input, make_elmo_layers
+from elmo.tasks.notes import notes_on_data
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.results import Result
 from elmo.tasks.run_folder import (
@@ -48,7 +49,6 @@ from elmo.tasks.run_folder import (
 from elmo.tasks.seeds import SeedFolders
 from elmo.tasks.task import Task, get_task
 from elmo.tasks.trainer import Trainer
-from elmo.text.choice import MOST_TOKENS, note_on_words
 from elmo.training.machine import machine_name
 from elmo.training.metrics import require_tensorboard
 from elmo.training.run_folder import checksum_of_examples
@@ -153,8 +153,8 @@ class Experiment:
         sets: The examples. The training set is the recipe's share of what was read.
         vocabularies: The lists of strings that the model will know.
         results: The results of the seeds that the last call of `run` trained, or found trained.
-        notes: Sentences for the user who starts the training, on the word vectors and on words that the biLM does not
-            know.
+        notes: Sentences for the user who starts the training, on the word vectors and on what looks like a mistake in
+            the data.
 
     Raises:
         ElmoError: If a file cannot be read, the training set has nothing to learn, the dev set has nothing to measure,
@@ -183,7 +183,8 @@ class Experiment:
         file_words = self._find_words()
         self.vocabularies = self.task.vocabularies(self.sets["train"], config.recipe, file_words)
         of_vectors = config.recipe.words and describe_words(config.recipe.words, file_words)
-        self.notes = [note for note in (of_vectors, self._note_on_bilm()) if note]
+        examples = (config.train, sets["train"]), (config.dev, sets["dev"])
+        self.notes = [*filter(None, [of_vectors]), *notes_on_data(self.task, config.recipe, self.bilm, *examples)]
         self.results: list[Result] = []
 
     def with_elmo(self, elmo: Path) -> Experiment:
@@ -262,16 +263,6 @@ class Experiment:
         if words is None or not words.files:
             return None
         return find_words(set(map(tuple, self.task.all_sentences(chain.from_iterable(self.sets.values())))), words)
-
-    def _note_on_bilm(self) -> str | None:
-        """Return a sentence about a training set whose words are not those of the biLM, as in another language."""
-        if self.bilm is None:
-            return None
-        lowercase = reads_lower_case(self.config.recipe.elmo, self.bilm.text)
-        sentences = as_read(self.task.all_sentences(self.sets["train"]), lowercase)
-        tokens = list(islice(chain.from_iterable(sentences), MOST_TOKENS))
-        note = note_on_words(self.bilm.text, self.bilm.vocabulary_file, tokens)
-        return note and f"{self.config.train}: {note}"
 
     def _check_bilm(self) -> None:
         """Refuse settings that do not fit the biLM, or none, before the run folder is made."""

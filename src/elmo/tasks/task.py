@@ -142,6 +142,12 @@ class Task(ABC, Generic[R, E, P]):
         The message continues a sentence that begins with the name of the set: "has no entity in it".
         """
 
+    def note_on_train(self, train: Sequence[E]) -> str | None:
+        """Return what looks like a mistake in a training set, as a sentence that the name of its file begins."""
+
+    def note_on_dev(self, train: Sequence[E], dev: Sequence[E]) -> str | None:
+        """Return what looks like a mistake in a dev set, for this training set, in the same way."""
+
     def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         """Split a plain text into the pieces that become one example each; by default every line that is not blank.
 

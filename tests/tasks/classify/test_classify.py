@@ -302,6 +302,25 @@ def test_an_interrupted_training_is_the_same_to_the_bit(tmp_path: Path, monkeypa
     assert weights[0] == weights[1]
 
 
+def test_what_looks_like_a_mistake_in_the_labels_is_noted() -> None:
+    def texts(*labels: str) -> list[TextExample]:
+        return [TextExample((("a", "text"),), (label,)) for label in labels]
+
+    plain = texts(*["letter", "novel"] * 15)
+    assert TASK.note_on_train(plain) is None
+    assert TASK.note_on_train(texts("kind") + plain) == (
+        "the label 'kind' occurs only once; is it misspelled, or is the first line a header, which has to be 'label', "
+        "a tab and 'text'?"
+    )
+    assert "'kind' and 2 others occur only once" in str(TASK.note_on_train(texts("kind", "nowel", "n") + plain))
+    assert "has 30 labels for 30 texts; the label comes first" in str(TASK.note_on_train(texts(*map(str, range(30)))))
+    assert TASK.note_on_train(texts("kind", "novel")) is None  # too few to say
+    assert TASK.note_on_dev(plain, plain) is None
+    assert (
+        TASK.note_on_dev(plain, texts("novel", "nowel")) == "has 1 label that the training set lacks, such as 'nowel'"
+    )
+
+
 def test_texts_that_teach_nothing_are_refused(tmp_path: Path) -> None:
     same = [replace(text, labels=("a",)) for text in make_texts(3)]
     with pytest.raises(ElmoError, match="has no two texts with different labels; each has a"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import sys
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -241,6 +242,16 @@ def test_lemmas_of_the_training_set_are_known(examples: list[ColumnSentence]) ->
     assert "lemmas" not in TASK.vocabularies(examples, make_recipe(targets=["upos"]))
 
 
+def test_parts_of_speech_in_another_column_are_noted(examples: list[ColumnSentence]) -> None:
+    assert TASK.note_on_dev(examples, examples) is None
+    swapped = [
+        replace(e, names=tuple({"upos": "lemma", "lemma": "upos"}.get(name, name) for name in e.names))
+        for e in examples
+    ]
+    note = TASK.note_on_dev(examples, swapped)
+    assert note == "100% of its words have an upos that the training set lacks; are the columns in the same order?"
+
+
 def test_lemmas_without_annotation_are_not_learned(examples: list[ColumnSentence]) -> None:
     """An underscore says that the lemma is unknown, unless the form is an underscore, too."""
     head = LemmaHead(3, [str(LemmaRule.of("dogs", "dog")), str(LemmaRule.of("_", "_"))])
@@ -417,7 +428,9 @@ def test_any_column_of_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_file_of_other_columns_is_told_from_conllu(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("EU NNP B-ORG\n")
-    with pytest.raises(ElmoError, match=r"a\.conll, line 1: 1 column between tabs; .* a recipe that names no columns"):
+    with pytest.raises(
+        ElmoError, match=r"a\.conll, line 1: 1 column between tabs; .* and the line is 'EU NNP B-ORG' .*need a recipe"
+    ):
         TASK.read(str(tmp_path / "a.conll"), make_recipe())
 
 

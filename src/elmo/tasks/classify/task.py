@@ -27,6 +27,10 @@ from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
 from elmo.text.conllu import is_conllu
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
+from elmo.wording import counted
+
+FEWEST_TEXTS = 20
+"""With fewer texts, a label that occurs once says little."""
 
 
 class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
@@ -70,6 +74,29 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
         if len({example.labels for example in examples}) < 2:
             labels = SEPARATOR.join(examples[0].labels)
             raise ElmoError(f"has no two texts with different labels; each has {labels or 'none'}")
+
+    def note_on_train(self, train: Sequence[TextExample]) -> str | None:
+        """Return a note on texts that nearly all have labels of their own, or on a label that only one text has."""
+        counts = Counter(label for example in train for label in example.labels)
+        if len(train) >= FEWEST_TEXTS and len(counts) > len(train) / 2:
+            return f"has {len(counts)} labels for {len(train)} texts; the label comes first, then a tab and the text"
+        single = [label for label, number in counts.items() if number == 1]
+        if not single or len(train) < FEWEST_TEXTS:
+            return None
+        others = f" and {len(single) - 1} others occur" if len(single) > 1 else " occurs"
+        return (
+            f"the label {single[0]!r}{others} only once; is it misspelled, or is the first line a header, which has to "
+            "be 'label', a tab and 'text'?"
+        )
+
+    def note_on_dev(self, train: Sequence[TextExample], dev: Sequence[TextExample]) -> str | None:
+        """Return a note on labels that no text of the training set has."""
+        known = {label for example in train for label in example.labels}
+        unknown = Counter(label for example in dev for label in example.labels if label not in known)
+        if not unknown:
+            return None
+        label = unknown.most_common(1)[0][0]
+        return f"has {counted(unknown.total(), 'label')} that the training set lacks, such as {label!r}"
 
     def vocabularies(
         self, train: Sequence[TextExample], recipe: ClassifyRecipe, file_words: FileWords | None = None

@@ -17,6 +17,9 @@ from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
 from elmo.text.conllu import EMPTY
 from elmo.text.tokenizers import Tokenizer
 
+MOST_UNKNOWN = 0.1
+"""There are few parts of speech, so hardly any word of a dev set has one that the training set lacks."""
+
 
 class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
     """Reads CoNLL-U or columns, scores as the CoNLL 2018 shared task does, and keeps what it doesn't predict."""
@@ -54,6 +57,17 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
         values = chain.from_iterable(example.column(target) for target in recipe.targets for example in examples)
         if all(value == EMPTY for value in values):
             raise ElmoError(f"has no value in its columns {', '.join(recipe.targets)}")
+
+    def note_on_dev(self, train: Sequence[ColumnSentence], dev: Sequence[ColumnSentence]) -> str | None:
+        """Return a note on parts of speech that the training set lacks, as if columns were in another order."""
+        if not all("upos" in example.names for example in (*train, *dev)):
+            return None
+        known = set(chain.from_iterable(example.column("upos") for example in train))
+        values = list(chain.from_iterable(example.column("upos") for example in dev))
+        share = sum(value not in known for value in values) / len(values)
+        if share <= MOST_UNKNOWN:
+            return None
+        return f"{share:.0%} of its words have an upos that the training set lacks; are the columns in the same order?"
 
     def vocabularies(
         self, train: Sequence[ColumnSentence], recipe: TagRecipe, file_words: FileWords | None = None
