@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -143,7 +144,10 @@ def test_the_layout_follows_a_training_text_that_was_cut_at_spaces() -> None:
 
 def test_a_model_that_does_not_say_reads_as_before_and_raw_text_is_noticed() -> None:
     """The folders of earlier versions and most published models do not say how their text was cut."""
-    for own, says in ((None, "the model does not say how"), (TextConfig(), "was cut at spaces, as text is")):
+    for own, says in (
+        (None, "the model does not say how"),
+        (TextConfig(), "learned from text that was already tokenized"),
+    ):
         choice = choose_cut(own, RAW)
         assert (choice.reading, choice.is_own) == (Reading(), False)
         assert len(choice.notes) == 1
@@ -337,6 +341,16 @@ def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
     assert note_on(strange, words=tmp_path / "none") is None
     assert note_on(strange, TextConfig("ptb")) is None
     assert note_on(strange, None) is None
+    for own_form, other in (("NFC", "NFD"), ("NFD", "NFC")):
+        words.write_text(normalize(own_form, "<S>\n</S>\n<UNK>\nhír\nút\n.\n"), encoding="utf-8")
+        assert note_on(normalize(own_form, "hír út .\n" * 50)) is None
+        assert note_on(normalize(other, "hír út .\n" * 50)) == (
+            "67% of the first 150 tokens are not among the model's words, most of them only since their letters have "
+            f"another Unicode normal form; convert the text to {own_form}, for instance by 'uconv -x "
+            f"{own_form.lower()}'"
+        )
+        mostly_other = note_on(normalize(other, "hír " + "új két ház nagy . " * 3 + "\n") * 50)
+        assert "is this text in" in str(mostly_other)
     words.write_bytes(b"<S>\n</S>\n<UNK>\ncaf\xe9\n")
     with pytest.raises(ElmoError, match=r"vocabulary\.txt, line 4: not valid UTF-8"):
         note_on(strange)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
@@ -190,8 +191,8 @@ _NAME_ONE = (
 )
 _UNKNOWN = f"this looks like raw text, and the model does not say how its training text was cut; {_NAME_ONE}"
 _TOKENIZED = (
-    "this looks like raw text, and the model's training text was cut at spaces, as text is that another program "
-    "tokenized; tokenize this text in the same way, or name the tokenizer that comes nearest"
+    "this looks like raw text, and the model learned from text that was already tokenized; tokenize this text in the "
+    "same way, or name the tokenizer that comes nearest"
 )
 _UNSEEN = (
     "it comes from a named pipe, whose beginning can't be looked at, and is cut at spaces; if it is raw text, give it "
@@ -369,6 +370,14 @@ def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: 
     chance = 3 * math.sqrt(expected * (1 - expected) / len(tokens)) if len(tokens) < ENOUGH_TOKENS else 0.0
     if share <= expected + chance:
         return None
+    for form in ("NFC", "NFD"):
+        known = {normalize(form, token) for token in unknown}.intersection(read_lines(str(vocabulary_file)))
+        if sum(token in unknown and normalize(form, token) in known for token in tokens) > share * len(tokens) / 2:
+            return (
+                f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words, most of them only "
+                f"since their letters have another Unicode normal form; convert the text to {form}, for instance by "
+                f"'uconv -x {form.lower()}'"
+            )
     language = f"in the language of the model ({own.language})" if own.language else "in the model's language"
     return (
         f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words ({own.oov_rate:.1%} in its "

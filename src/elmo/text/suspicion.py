@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from unicodedata import normalize
 
@@ -29,6 +30,11 @@ _TAGGED_LINE = re.compile(rf"\S+(?:\t\S+)+|</?\w[^<>]*>|\S+(?: \S+)* {_SPAN_TAG}
 tag of a span."""
 
 _TAGGED_WORD = re.compile(r"\S+[_/](?:[A-Z]{1,7}\$?|[^\w\s]{1,2})")
+_TABLE_MARKS = {";": "semicolons", ",": "commas", "\t": "tabs"}
+_INVISIBLE = re.compile("(?<=[A-Za-z\u00c0-\u052f])[\u00ad\u200b]|.\ufeff", re.DOTALL)
+"""Soft hyphens and spaces without width in words of alphabets, and byte-order marks after the first character."""
+
+_HALF = re.compile(r"[^\W\d_]-\s*\Z")
 _END = re.compile(rf"[:{MARKS}{FULL_STOPS}][\"'”’»)\]]*(?:\s*</S>)?\s*\Z")
 _INNER_END = re.compile(r"[^\W\d_]{2} ?[.!?][\"'”’»)\]]*\s+[\"'“‘«(]*([^\W\d_])")
 
@@ -50,17 +56,30 @@ def note_on_layout(sample: str, layout: str) -> str | None:
         return "this looks like CoNLL-U, and is read as plain text; pass text='conllu'"
     if _share(lines, lambda line: _JSON_LINE.fullmatch(line) is not None) > 0.9:
         return "these are lines of JSON, whose keys and marks would be read as words; take the text out of them first"
+    if found := _INVISIBLE.search(sample):
+        name = f"U+{ord(found[0][-1]):04X}"
+        return (
+            f"there are characters in words that can't be seen ({name}), and would be letters of these words; take "
+            "them out first (for instance by 'sed' or Python's str.replace)"
+        )
     if len(lines) < FEWEST_LINES:
         return None
     if _share(sample.split(), lambda word: _TAGGED_WORD.fullmatch(word) is not None) > 0.9:
         return "most words end in a tag (word_TAG), which would be read as a part of the word; take the tags out first"
     if _share(lines, lambda line: _TAGGED_LINE.fullmatch(line) is not None) > 0.9:
         return "most lines are a word and its tag, and each is read as a sentence; put a sentence on each line"
+    if (mark := _mark_of_table(lines)) is not None:
+        return f"most lines have the same number of {mark}, as a table has; take the column of the text out of it first"
     if layout == "sentences":
         if _share(lines, _is_word) > 0.9:
             return "most lines are a single word, and each line is read as a sentence; put a sentence on each line"
         if _share(lines, lambda line: sum(end[1].isupper() for end in _INNER_END.finditer(line)) > 1) > 0.5:
             return "most lines hold several sentences, and each line is read as one; pass text='paragraphs'"
+    if layout == "wrapped" and (number := sum(_HALF.search(line) is not None for line in lines)) > len(lines) / 50:
+        return (
+            f"{number:,} of the first {len(lines):,} lines end in a hyphen, and the halves of a word stay two words; "
+            "join them first (docs/languages.md)"
+        )
     if layout in ("sentences", "paragraphs") and _are_wrapped(lines):
         return "the lines look as if they were wrapped, and each is read as if it ended there; pass text='wrapped'"
     if _mixes_forms(sample):
@@ -83,6 +102,15 @@ def _are_wrapped(lines: Sequence[str]) -> bool:
     longest = max(map(len, lines))
     is_even = _share(lines, lambda line: len(line) > 0.8 * longest) > 0.5
     return longest <= LONGEST_WRAPPED and is_even and _share(lines, lambda line: _END.search(line) is not None) < 0.5
+
+
+def _mark_of_table(lines: Sequence[str]) -> str | None:
+    """Return the name of the mark that separates the columns of a table, or None if this is none."""
+    for mark, name in _TABLE_MARKS.items():
+        (count, number), *_ = Counter(line.count(mark) for line in lines).most_common(1)
+        if count >= 2 and number > 0.7 * len(lines):
+            return name
+    return None
 
 
 def _mixes_forms(sample: str) -> bool:
