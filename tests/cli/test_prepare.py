@@ -124,7 +124,10 @@ def test_the_command_is_quiet_and_exits_with_2(tmp_path):
     good, other = started(), started("--min-count", "2")
     assert (good.returncode, good.stderr) == (0, "")
     assert (other.returncode, other.stdout) == (2, "")
-    assert other.stderr == "elmo: corpus: exists already; remove it, or choose another folder for the corpus\n"
+    assert other.stderr == (
+        "elmo: corpus: exists already, as a corpus of other text or settings; remove it, or choose another folder for "
+        "the corpus\n"
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
 
 

@@ -315,7 +315,7 @@ def test_the_same_corpus_is_made_once(text, tmp_path, monkeypatch):
         copied = shutil.copy(text, tmp_path / "copied.txt")
         for name in (copied, str(tmp_path / "cop*.txt")):  # contents are compared, not names
             assert prepare([name], corpus.folder).checksum == corpus.checksum
-    refused = pytest.raises(ElmoError, match=r"exists already; remove it")
+    refused = pytest.raises(ElmoError, match=r"exists already, as a corpus of other text or settings; remove it")
     for other in ({"min_count": 2}, {"lowercase": True}, {"language": "en"}, {"vocabulary": vocabulary}):
         with refused:
             prepare([text], corpus.folder, **other)
@@ -341,7 +341,7 @@ def test_an_edited_tokenizer_makes_another_corpus(text, tmp_path, monkeypatch):
     corpus = prepare([text], "corpus", tokenizer="cutter:cut", workers=1)
     assert prepare([text], "corpus", tokenizer="cutter:cut", workers=1).checksum == corpus.checksum
     Path("cutter.py").write_text("def cut(sentence):\n    return sentence.lower().split()\n")
-    with pytest.raises(ElmoError, match="exists already; remove it"):
+    with pytest.raises(ElmoError, match="exists already, as a corpus of other text or settings; remove it"):
         prepare([text], "corpus", tokenizer="cutter:cut", workers=1)
 
 

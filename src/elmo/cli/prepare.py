@@ -100,6 +100,8 @@ def command(
     strange = next((word for word in words if not word.strip() or " " in word or "\t" in word), None)
     if strange is not None:
         raise ElmoError(f"{vocabulary_file}: {strange!r} is not a word; give one on each line, without its count")
+    if folder.is_file():
+        raise ElmoError(f"{folder}: exists already, as a file; name the folder of the corpus first, and then the text")
     paths = expand(inputs)
     text = text or layout_by_name(paths)
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:

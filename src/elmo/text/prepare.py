@@ -368,9 +368,16 @@ def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
             corpus = Corpus.open(folder)
             corpus.verify()  # "already complete" must not be said of a damaged corpus
             return corpus
+        raise ElmoError(
+            f"{folder}: exists already, as a corpus of other text or settings; remove it, or choose another folder for "
+            "the corpus"
+        )
     if folder.is_file():  # of a text, if the folder was forgotten
         raise ElmoError(f"{folder}: exists already, as a file; name the folder of the corpus first, and then the text")
-    raise ElmoError(f"{folder}: exists already; remove it, or choose another folder for the corpus")
+    if folder.is_dir() and not any(folder.iterdir()):
+        raise ElmoError(f"{folder}: exists already, and is empty; remove it, or choose another folder for the corpus")
+    # Not "remove it": it may be the folder of the user's texts.
+    raise ElmoError(f"{folder}: exists already, and is no corpus; choose another folder for the corpus")
 
 
 def is_made_of(folder: Path, path: Path) -> bool:
