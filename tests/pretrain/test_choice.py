@@ -142,3 +142,6 @@ def test_the_command_says_what_it_chose_and_goes_on(corpus: Corpus, tmp_path: Pa
         assert code == 0
         assert err.startswith(said)
         assert out.startswith(f"{tmp_path / 'run'}: {steps} of {steps} steps")
+    code, out, _ = run_main([*command, "--max-steps", "9", "--max-minutes", "0.00001"])
+    assert (code, out.split(",")[0]) == (0, f"{tmp_path / 'run'}: 2 steps")
+    assert out.endswith("; training.max_minutes (1e-05) ended it\n")

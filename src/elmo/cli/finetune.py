@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +17,7 @@ from elmo.cli.shared import (
     examples,
     is_given,
     json_option,
+    print_note,
     print_result,
     set_option,
     text_options,
@@ -125,6 +127,8 @@ def command(
         # about CoNLL-U.
         own: dict[str, Any] = {"tokenizer": None, "text": None} if layout_by_name(held) == "conllu" else {}
         measured = read_some(heldout, choose_reading(loaded, held, **reading | own).reading)
+        if shared := {*map(os.path.realpath, held)} & {*map(os.path.realpath, paths)}:
+            print_note(min(shared), "is also in the training text, so perplexity on it says little")
     try:
         result = finetune(
             loaded,
@@ -146,8 +150,10 @@ def command(
 
 def _report(folder: Path, result: FineTuning, choice: Choice, as_json: bool) -> None:
     text = "held-out text" if result.is_heldout else "the training text itself"
+    is_worse = result.after.mean > result.before.mean
+    worse = "; it rose, so the model from before is better for such text" if is_worse else ""
     print_result(
-        f"{folder}: {result.describe()}, on {text}{choice}",
+        f"{folder}: {result.describe()}, on {text}{choice}{worse}",
         {
             "folder": str(folder),
             "done": True,

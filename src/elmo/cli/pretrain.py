@@ -201,10 +201,14 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
         is_part = training.batches.samples_negatives
         ways = "/".join(perplexity_text(value) for key, value in losses.items() if key != "loss")
         score_text = f", training loss {losses['loss']:.3f}{' (sampled)' if is_part else f', perplexity {ways}'}"
-    # There may be more steps than the end that was named later.
-    of_all = f" of {training.total_steps:,}" if progress.step <= training.total_steps else ""
+    # There may be more steps than the end that was named later, and minutes or the patience may end a run before it.
+    has_end = not training.is_done or progress.step == training.total_steps
+    of_all = f" of {training.total_steps:,}" if has_end and progress.step <= training.total_steps else ""
+    end, minutes = again, training.recipe.training.max_minutes
+    if training.is_done and minutes is not None and progress.seconds >= 60 * minutes:
+        end = again or f"; training.max_minutes ({minutes:g}) ended it"
     print_result(
-        f"{run}: {progress.step:,}{of_all} steps, {progress.seconds / 60:.1f} minutes{spread}{score_text}{again}",
+        f"{run}: {progress.step:,}{of_all} steps, {progress.seconds / 60:.1f} minutes{spread}{score_text}{end}",
         {
             "run": str(run),
             "step": progress.step,
