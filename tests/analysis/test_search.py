@@ -21,6 +21,7 @@ from elmo.analysis.tagged import read_tagged
 from elmo.embed import Embedder
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
+from elmo.formats.stored_types import StoredTypes
 from make_bilm_hdf5 import make
 
 pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
@@ -423,6 +424,14 @@ def test_an_index_is_replaced_where_a_link_leads_to(model: Embedder, text: str, 
         assert ContextIndex(tmp_path / "index", model).layer_name == f"layer {layer}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "link"]
     assert link.is_symlink()
+
+
+def test_vectors_of_words_that_were_stored_since_are_named(model: Embedder, text: str, tmp_path: Path) -> None:
+    build_index(model, [text], tmp_path / "index")
+    warmed = formats.load(make(tmp_path / "model")[0])
+    warmed.types = StoredTypes.of(["play"], np.zeros((1, 12), np.float32), "", "float16")
+    with pytest.raises(ElmoError, match=r"another model \(one without its stored vectors, if 'elmo warm --types' has"):
+        ContextIndex(tmp_path / "index", Embedder(warmed))
 
 
 def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) -> None:

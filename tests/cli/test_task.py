@@ -514,8 +514,8 @@ def test_a_killed_training_continues(folder: Path) -> None:
             "small.yaml with elmo.on=1: elmo: unknown key 'on'",
         ),
         ([*TRAIN, "--elmo", "model", "--out", "run", "--set", "lstm"], "--set lstm: expected KEY=VALUE"),
-        ([*TRAIN, "--elmo", "model", "--out", "model"], "model/config.json: key 'recipe' is missing"),
-        (["task", "evaluate", "model", "text.conll"], "model/config.json: key 'recipe' is missing"),
+        ([*TRAIN, "--elmo", "model", "--out", "model"], "model: is a biLM and not the run folder of a task"),
+        (["task", "evaluate", "model", "text.conll"], "model: is a biLM and not the run folder of a task"),
         (
             ["task", "text", "ner", "text.conll", "--set", "dropout=0.1"],
             "--set dropout: has no effect here; ",

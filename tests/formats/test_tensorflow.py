@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,22 @@ def test_the_newest_checkpoint_is_the_one_that_the_list_names(tmp_path: Path) ->
     assert PREFIX in formats.load(tmp_path).origin
     (tmp_path / "checkpoint").unlink()
     with pytest.raises(ElmoError, match=r"expected one checkpoint, found model\.ckpt_batch-3, model\.ckpt_batch-7"):
+        formats.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("corpus.json", "is a corpus and not a model; train a model on it with 'elmo pretrain'"),
+        ("index.json", "is an index and not a model; name the model that it was built with"),
+        ("corpus/corpus.json", "holds a fine-tuning that isn't finished; run the same 'elmo finetune' again"),
+    ],
+)
+def test_folders_of_other_commands_are_recognized(name: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(ElmoError, match=f"^{re.escape(f'{tmp_path}: {says}')}$"):
         formats.load(tmp_path)
 
 

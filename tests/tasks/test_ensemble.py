@@ -154,7 +154,7 @@ def test_an_ensemble_of_one_model_predicts_as_the_model_does(folder: Path) -> No
             "words: has the tokenizer whitespace, but a has ptb; the models of an ensemble need the same tokenizer",
         ),
         ("a/../a", r"a/\.\./a: is named twice; name each run folder once"),
-        ("model", r"model/config\.json: key 'recipe' is missing"),
+        ("model", r"^model: is a biLM and not the run folder of a task"),
     ],
 )
 def test_models_that_cannot_be_combined_are_refused(folder: Path, other: str, says: str) -> None:

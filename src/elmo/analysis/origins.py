@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
+from elmo.schema import shown
 from elmo.text.decoding import read_lines
 from elmo.text.opening import kind_by_name
 from elmo.text.prepare import PLACE_DTYPE
@@ -274,7 +275,10 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
     header = next(rows, (1, list[str]()))[1]
     if FILE not in header:
         between = "commas" if kind_by_name(path) == CSV else "tabs"
-        raise ElmoError(f"{path}, line 1: no column is named {FILE!r} (expected names of columns between {between})")
+        raise ElmoError(
+            f"{path}, line 1: no column is named {FILE!r} (expected names of columns between {between}, found "
+            f"{', '.join(map(shown, header)) or 'none'})"
+        )
     if len(set(header)) < len(header) or "" in header:
         raise ElmoError(f"{path}, line 1: a column has no name, or the name of another column")
     place = header.index(FILE)

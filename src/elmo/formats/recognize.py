@@ -169,7 +169,18 @@ def _load_folder(folder: Path, with_softmax: bool, *, is_named: bool = True) -> 
             f"{folder}: contains weights but no {OPTIONS}, which gives their sizes; add the options, or rename them to "
             f"{OPTIONS} if they have another name (or to x_{OPTIONS} for weights x_weights.hdf5)"
         )
-    raise ElmoError(f"{folder}: contains no model; expected {READS}")
+    raise ElmoError(f"{folder}: {_other_folder(folder) or f'contains no model; expected {READS}'}")
+
+
+def _other_folder(folder: Path) -> str | None:
+    """Say what a folder is, and what to do with it, if another command of ours has made it; None otherwise."""
+    if (folder / "corpus.json").is_file():
+        return "is a corpus and not a model; train a model on it with 'elmo pretrain'"
+    if (folder / "index.json").is_file():
+        return "is an index and not a model; name the model that it was built with"
+    if (folder / "corpus" / "corpus.json").is_file() and (folder / "run").is_dir():
+        return "holds a fine-tuning that isn't finished; run the same 'elmo finetune' again"
+    return None
 
 
 def _load_file(path: Path, with_softmax: bool) -> Model:

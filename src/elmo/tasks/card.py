@@ -48,7 +48,7 @@ def task_card(task: str, train: str, elmo: str, results: Sequence[Result], metri
         "trained on": train,
         "ELMo": elmo,
         "epochs": ", ".join(f"{result.epochs} (best: {result.best_epoch})" for result in results),
-        "seeds": ", ".join(str(result.seed) for result in results),
+        "seed" if len(results) == 1 else "seeds": ", ".join(str(result.seed) for result in results),
         **({"this model": f"seed {best.seed}, {describe_scores([best], metric)}"} if len(results) > 1 else {}),
         "minutes": mean_and_deviation([result.seconds / 60 for result in results]),
         "machine": ", ".join(dict.fromkeys(result.machine for result in results)),

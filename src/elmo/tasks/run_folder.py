@@ -250,8 +250,9 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
     """
     values = read_json(folder / CONFIG)
     if not isinstance(values, dict) or "recipe" not in values:
-        what = "; it is a biLM, on which 'elmo task train' trains a model of a task" if is_native(folder) else ""
-        raise ElmoError(f"{folder / CONFIG}: key 'recipe' is missing; is it a run folder of a task?{what}")
+        if is_native(folder):
+            raise ElmoError(f"{folder}: is a biLM and not the run folder of a task, which 'elmo task train' makes")
+        raise ElmoError(f"{folder / CONFIG}: key 'recipe' is missing; is it a run folder of a task?")
     values = cast("dict[str, Any]", values)
     config = from_mapping(RunConfig, {k: v for k, v in values.items() if k != "recipe"}, str(folder / CONFIG))
     if config.format > FORMAT:

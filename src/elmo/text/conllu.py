@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elmo.errors import ElmoError
+from elmo.schema import shown
 from elmo.text.opening import kind_by_name
 from elmo.wording import counted
 
@@ -76,9 +77,8 @@ def split_word(line: str, where: str, expected: int) -> list[str] | None:
         return None
     if len(columns) != len(CONLLU):
         raise ElmoError(
-            f"{where}: {counted(len(columns), 'column')} between tabs; CoNLL-U has {len(CONLLU)} (the file is read as "
-            "CoNLL-U because of its name, an option, the text to train on, or a recipe that names no columns, as "
-            "columns=[form, xpos] does)"
+            f"{where}: {counted(len(columns), 'column')} between tabs; CoNLL-U has {len(CONLLU)}, and the line is "
+            f"{shown(line)} (other files of columns need a recipe that names them, as in columns=[form, xpos])"
         )
     if not columns[0].isdecimal():
         raise ElmoError(f"{where}: {columns[0]!r} is not the number of a word")

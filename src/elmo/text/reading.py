@@ -85,6 +85,8 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
             raise ElmoError("-: standard input is named twice, and can be read only once")
         if pattern == STDIN or Path(pattern).is_file() or Path(pattern).is_fifo():
             paths.append(pattern)
+        elif (Path(pattern) / "model.safetensors").is_file():
+            raise ElmoError(f"{pattern}: is a model and not a text; name the model first, and then the text")
         elif Path(pattern).is_dir():
             inside = "*.txt" if any(map(Path.is_file, Path(pattern).iterdir())) else "**/*.txt"
             raise ElmoError(f"{pattern}: is a folder; name its files, for example '{Path(pattern) / inside}'")

@@ -122,7 +122,12 @@ class ContextIndex:
         facts = _read_description(Path(folder))
         # In indexes of earlier versions the fingerprint of the model covers its warm state, too.
         if facts["model"] not in (embedder.fingerprint, embedder.warm_fingerprint):
-            raise ElmoError(f"{folder}: was built with another model; give that one, or build an index with this one")
+            # The vectors of words that are stored with a model are part of its fingerprint, as they may be rounded.
+            stored = " (one without its stored vectors, if 'elmo warm --types' has added them since)"
+            raise ElmoError(
+                f"{folder}: was built with another model{stored if embedder.has_rounded_types else ''}; give that one, "
+                "or build an index with this one"
+            )
         self.embedder = embedder
         self.text, self.store = open_uses(folder)
         self.layer: list[float] = facts["layer"]
@@ -353,6 +358,8 @@ def _find_description(folder: Path) -> dict[str, Any] | None:
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
+    if not folder.exists():
+        raise ElmoError(f"{folder}: no such folder")
     facts = _find_description(folder)
     if facts is None:
         raise ElmoError(f"{folder}: is not an index (it has no {DESCRIPTION} of one); build one with 'elmo index'")
