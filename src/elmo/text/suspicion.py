@@ -60,7 +60,7 @@ def note_on_layout(sample: str, layout: str) -> str | None:
         name = f"U+{ord(found[0][-1]):04X}"
         return (
             f"there are characters in words that can't be seen ({name}), and would be letters of these words; take "
-            "them out first (for instance by 'sed' or Python's str.replace)"
+            "them out first (docs/languages.md)"
         )
     if len(lines) < FEWEST_LINES:
         return None
