@@ -312,6 +312,7 @@ def test_what_looks_like_a_mistake_in_the_labels_is_noted() -> None:
         "the label 'kind' occurs only once; is it misspelled, or is the first line a header, which has to be 'label', "
         "a tab and 'text'?"
     )
+    assert "'kind' and 1 other occur only once" in str(TASK.note_on_train(texts("kind", "nowel") + plain))
     assert "'kind' and 2 others occur only once" in str(TASK.note_on_train(texts("kind", "nowel", "n") + plain))
     assert "has 30 labels for 30 texts; the label comes first" in str(TASK.note_on_train(texts(*map(str, range(30)))))
     assert TASK.note_on_train(texts("kind", "novel")) is None  # too few to say

@@ -83,7 +83,7 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
         single = [label for label, number in counts.items() if number == 1]
         if not single or len(train) < FEWEST_TEXTS:
             return None
-        others = f" and {len(single) - 1} others occur" if len(single) > 1 else " occurs"
+        others = f" and {counted(len(single) - 1, 'other')} occur" if len(single) > 1 else " occurs"
         return (
             f"the label {single[0]!r}{others} only once; is it misspelled, or is the first line a header, which has to "
             "be 'label', a tab and 'text'?"
