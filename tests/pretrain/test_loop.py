@@ -422,6 +422,17 @@ def test_other_heldout_text_is_measured(
     assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.csv")] == [5, 5, 5]
 
 
+def test_a_better_measurement_begins_the_patience_again(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([5.0, 6.0, 4.0, 5.0, 6.0, 1.0])
+    monkeypatch.setattr("elmo.pretrain.loop.perplexity_unless", lambda *_: Perplexity((next(losses),), 1, 1, 0))
+    settings = recipe(max_steps=20, evaluate_every_steps=1, patience=2)
+    run = Pretrainer(corpus, tmp_path / "run", settings, heldout=[["word1"]], device="cpu")
+    run.train()
+    assert (run.progress.step, run.progress.best_step) == (5, 3)
+
+
 def test_patience_compares_the_same_text(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     settings = recipe(max_steps=5, evaluate_every_steps=2, patience=3)
     texts = [["word1", "word3"]], [["word3", "word1"]]

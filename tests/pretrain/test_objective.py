@@ -173,6 +173,20 @@ def test_the_gradient_is_that_of_both_directions_as_one_graph(
         torch.testing.assert_close(tuple(a), tuple(b), rtol=1e-12, atol=0)
 
 
+def test_the_last_mask_is_for_the_output_of_the_last_layer(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
+    """Where it is zero, nothing of the biLM reaches the loss."""
+    objective, batches, state = make(recipe(loss="full"), corpus, dropout=0.3)
+
+    def draw(num_tokens: int, device: torch.device) -> Sequence[Tensor]:
+        *others, last = Objective.draw_masks(objective, num_tokens, device)
+        return *others, torch.zeros_like(last)
+
+    objective.draw_masks = draw
+    objective.backward(batches.read(1), state, scale=20.0)
+    assert not any(p.grad.any() for p in objective.bilm.parameters() if p.grad is not None)
+    assert any(p.grad.any() for p in objective.softmax.parameters() if p.grad is not None)
+
+
 def test_dropout_masks_keep_the_mean(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
     """There is a mask for the input of each layer and one for the last output. Numbers that are kept are scaled up."""
     objective, *_ = make(recipe(), corpus, dropout=0.25)

@@ -347,6 +347,42 @@ def gradients(
     return clipped
 
 
+@pytest.fixture
+def gradients_of_steps(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[torch.Tensor]]:
+    """Return a function that returns all gradients of two equal steps, which change no weight."""
+
+    def twice(precision: str = "float32") -> list[torch.Tensor]:
+        trainer = make_trainer(tmp_path / precision, recipe(training__precision=precision), examples)
+        found: list[torch.Tensor] = []
+
+        def step() -> None:
+            found.append(torch.cat([p.grad.flatten() for p in trainer.model.parameters() if p.grad is not None]))
+
+        monkeypatch.setattr(trainer.optimizer, "step", step)
+        for _ in range(2):
+            trainer.progress.step = 0  # for the same dropout masks
+            trainer.step(examples[:8])
+        return found
+
+    return twice
+
+
+def test_gradients_of_one_step_are_not_added_to_those_of_the_next(
+    gradients_of_steps: Callable[..., list[torch.Tensor]],
+) -> None:
+    first, second = gradients_of_steps()
+    assert first.any()
+    assert torch.equal(first, second)
+
+
+def test_products_are_rounded_if_the_recipe_says_so(gradients_of_steps: Callable[..., list[torch.Tensor]]) -> None:
+    exact, rounded = gradients_of_steps()[0], gradients_of_steps("bf16")[0]
+    assert not torch.equal(exact, rounded)
+    assert torch.cosine_similarity(exact, rounded, dim=0) > 0.99
+
+
 def test_gradients_are_clipped_together(gradients: Callable[..., torch.Tensor]) -> None:
     whole, clipped = gradients(), gradients(clip_norm=0.01)
     assert clipped.norm().item() == pytest.approx(0.01, rel=1e-4)

@@ -131,6 +131,16 @@ def test_biattention_equals_a_plain_loop() -> None:
             assert_close(outputs[row, place], wanted, atol=1e-5, rtol=1e-5)
 
 
+def test_words_of_padding_are_not_attended_to() -> None:
+    """However well padding would fit."""
+    x, y, x_mask, y_mask = batch()
+    attention = BiAttention(6)
+    outputs = attention(x, y, x_mask, y_mask)
+    padded = torch.where(y_mask.unsqueeze(2), y, 1000 * attention.scores.weight[1].detach().sign())
+    assert not torch.equal(padded, y)
+    assert_close(attention(x, padded, x_mask, y_mask)[x_mask], outputs[x_mask])
+
+
 def test_self_attention_equals_a_plain_loop() -> None:
     """No token attends to itself. A learned score lets it attend to nothing instead, as a single token always does."""
     x, _, mask, _ = batch()
