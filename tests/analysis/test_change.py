@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -400,3 +401,21 @@ def test_equal_sentences_special_words_and_lower_case(model: Embedder, tmp_path:
     assert found.word == "play"
     assert [[use.origin.line for use in period.uses if use.origin] for period in found.periods] == [[1], [1]]
     assert {one.word for one in uses.rank(min_count=2)} == {"they", "play", "."}
+
+
+def test_a_picture_has_the_distances_from_the_first_period(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'elmo-torch[analysis]'")
+    drawn: list[Any] = []
+    draw = module.draw_curves
+    monkeypatch.setattr(
+        module, "draw_curves", lambda *args, **options: (drawn.append(args[2]), draw(*args, **options))[1]
+    )
+    found = ChangeIndex(index, "year").word("gay")
+    plot_change(tmp_path / "gay.png", found)
+    names = [period.name for period in found.periods]
+    assert {series.label: series.values for series in drawn[0]} == {
+        "prt": dict(zip(names, found.distances.prt[0].tolist(), strict=True)),
+        "excess": dict(zip(names, found.distances.excess[0].tolist(), strict=True)),
+    }

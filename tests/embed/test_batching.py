@@ -10,6 +10,13 @@ from elmo.text.characters import number_types
 lengths_lists = st.lists(st.integers(0, 30), max_size=40)
 
 
+def test_batches_are_as_full_as_the_limit_allows() -> None:
+    """Each sentence of three tokens takes five, with its boundaries."""
+    assert plan_batches([3, 3], 9, None) == [[0], [1]]
+    assert plan_batches([3, 3, 3, 3], 10, None) == [[0, 1], [2, 3]]
+    assert list(map(len, windows([["w"] * 3] * 4, max_tokens=10, max_sentences=None))) == [2, 2]
+
+
 @given(lengths=lengths_lists, max_tokens=st.integers(1, 60), max_sentences=st.none() | st.integers(1, 7))
 def test_batches_hold_each_sentence_once_within_the_limit(lengths, max_tokens, max_sentences) -> None:
     batches = plan_batches(lengths, max_tokens, max_sentences)

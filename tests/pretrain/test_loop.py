@@ -422,15 +422,33 @@ def test_other_heldout_text_is_measured(
     assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.csv")] == [5, 5, 5]
 
 
+@pytest.mark.parametrize(("losses", "end"), [((5.0, 6.0, 4.0, 5.0, 6.0, 1.0), 5), ((5.0, 5.0, 5.0, 1.0), 3)], ids=str)
 def test_a_better_measurement_begins_the_patience_again(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    losses: tuple[float, ...],
+    end: int,
+    corpus: Corpus,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    losses = iter([5.0, 6.0, 4.0, 5.0, 6.0, 1.0])
-    monkeypatch.setattr("elmo.pretrain.loop.perplexity_unless", lambda *_: Perplexity((next(losses),), 1, 1, 0))
+    """One that is as good as the best is no better."""
+    found = iter(losses)
+    monkeypatch.setattr("elmo.pretrain.loop.perplexity_unless", lambda *_: Perplexity((next(found),), 1, 1, 0))
     settings = recipe(max_steps=20, evaluate_every_steps=1, patience=2)
     run = Pretrainer(corpus, tmp_path / "run", settings, heldout=[["word1"]], device="cpu")
     run.train()
-    assert (run.progress.step, run.progress.best_step) == (5, 3)
+    assert (run.progress.step, run.progress.best_step) == (end, end - 2)
+
+
+def test_before_the_first_measurement_the_weights_are_the_current_ones(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    settings = recipe(max_steps=20, evaluate_every_steps=10, patience=2)
+    run = Pretrainer(corpus, tmp_path / "run", settings, heldout=[["word1"]], device="cpu")
+    run.step()
+    run.save()
+    saved = load(tmp_path / "run").bilm.state_dict()
+    torch.testing.assert_close(saved, run.model.bilm.state_dict(), rtol=0, atol=0)
 
 
 def test_patience_compares_the_same_text(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:

@@ -235,6 +235,16 @@ def test_a_new_best_score_begins_the_wait_for_a_plateau_again(
     assert [row["learning_rate"] for row in curve(tmp_path)] == [0.02, 0.02, 0.02, 0.02, 0.02, 0.01]
 
 
+def test_the_wait_for_a_plateau_begins_again_after_one(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    settings = recipe(training__max_epochs=5, training__plateau_factor=0.5, training__plateau_patience=2)
+    trainer = make_trainer(tmp_path, settings, examples)
+    with_scores(trainer, [1, 1, 1, 1, 1])
+    trainer.train()
+    assert [row["learning_rate"] for row in curve(tmp_path)] == [0.02, 0.02, 0.02, 0.01, 0.01]
+
+
 def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, recipe(training__decay_factor=0.5, training__decay_steps=4), examples)
     trainer.train()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +20,28 @@ from elmo.errors import ElmoError
 from elmo.training.metrics import MetricsFile, append_row, read_rows, write_rows
 
 KINDS = st.sampled_from([float, np.float64])
+
+
+def test_infinity_is_read_back(tmp_path: Path) -> None:
+    rows = [{"step": 1.0, "loss": math.inf}, {"step": 2.0, "loss": -math.inf}]
+    write_rows(tmp_path / "metrics.csv", ["step", "loss"], rows)
+    assert read_rows(tmp_path / "metrics.csv") == rows
+
+
+@pytest.mark.parametrize("columns", [(), ("step", "loss", "seconds")])
+def test_logs_for_tensorboard_are_made_again_with_their_folder(tmp_path: Path, columns: tuple[str, ...]) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    rows = MetricsFile(folder, "step", 0, columns=columns, tensorboard=True)
+    for step in (1, 2, 3):
+        if step == 3:
+            shutil.rmtree(folder)
+        rows.add({"step": step, "loss": 1 / step, "seconds": 9.0})
+    rows.close()
+    events = accumulator.EventAccumulator(str(folder / "tensorboard")).Reload()
+    assert events.Tags()["scalars"] == ["loss"]
+    assert [event.step for event in events.Scalars("loss")] == [1, 2, 3]
 
 
 @given(st.lists(st.tuples(st.floats(allow_nan=False), KINDS), max_size=4))

@@ -374,3 +374,8 @@ def test_a_whole_experiment_by_commands(tmp_path: Path, monkeypatch: pytest.Monk
     Path("my letters.txt").write_text(text)
     predicted = run("task", "predict", "run", "my letters.txt", "--device", "cpu")
     assert re.findall("#begin document (.*)", predicted) == ["(my_letters); part 000", "(my_letters); part 001"]
+
+
+def test_a_group_that_is_not_in_a_name_is_no_genre() -> None:
+    recipe = read_recipe(CorefRecipe, "coref", ("coref",), {"genre": "^(?:([a-z]+)/)?"})
+    assert [recipe.genre_of(name) for name in ("bc/x", "X")] == ["bc", ""]

@@ -144,6 +144,16 @@ def test_cuts_sentences_out() -> None:
     assert cut_document(document, 1, 3) == Document(
         (("c", "d"), ("e",)), tuple("345"), ((Mention(0, 2),), (Mention(1, 2), Mention(2, 3))), "x", 1
     )
+    assert cut_document(document, 0, 1).clusters == ((Mention(0, 1),), (Mention(0, 2),))
+
+
+def test_a_mention_that_is_given_twice_is_kept_once() -> None:
+    assert parse("a (0)|(0)", "b (0)").clusters == ((Mention(0, 1), Mention(1, 2)),)
+
+
+def test_brackets_are_nested() -> None:
+    text = format_document(Document((("a", "b", "c"),)), ((Mention(0, 3),), (Mention(1, 3), Mention(0, 2))))
+    assert [line.split("\t")[-1] for line in text.splitlines()[1:4]] == ["(0|(1", "(1|1)", "1)|0)"]
 
 
 @pytest.mark.external

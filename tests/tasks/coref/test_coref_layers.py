@@ -35,6 +35,8 @@ def test_the_lstm_equals_a_plain_loop() -> None:
     torch.manual_seed(0)
     lstm, lengths, x = CoupledBiLSTM(5, 4, 0.3).eval(), [3, 1, 4], torch.randn(8, 5)
     forward, backward = (direction for direction in lstm.directions if isinstance(direction, CoupledLSTM))
+    for direction in (forward, backward):
+        torch.nn.init.normal_(direction.input.bias)
     for sentence, found in zip(x.split(lengths), lstm(x, torch.tensor(lengths)).split(lengths), strict=True):
         ends = (
             plain_lstm(forward, sentence, torch.ones(4)),

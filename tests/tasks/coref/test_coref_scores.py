@@ -84,6 +84,11 @@ def test_a_mention_that_the_key_lacks_counts_as_often_as_it_is_found() -> None:
     assert (repeated["b3_precision"], repeated["ceafe_precision"]) == pytest.approx((200 / 3, 50))
 
 
+def test_a_cluster_that_is_given_twice_counts_once() -> None:
+    key, response = clusters("ab cd"), clusters("ab cx")
+    assert score_clusters([key], [(*response, response[0])]) == score_clusters([key], [response])
+
+
 def plain_scores(key: Clusters, response: Clusters) -> dict[str, Figures]:
     """Return recall and precision by their definitions, over every pair and assignment. No mention may occur twice."""
 

@@ -131,6 +131,10 @@ def test_biattention_equals_a_plain_loop() -> None:
             assert_close(outputs[row, place], wanted, atol=1e-5, rtol=1e-5)
 
 
+def test_the_scores_start_within_their_bound() -> None:
+    assert 0.09 < TriLinear(300).weight.abs().max() <= 0.1
+
+
 def test_words_of_padding_are_not_attended_to() -> None:
     """However well padding would fit."""
     x, y, x_mask, y_mask = batch()

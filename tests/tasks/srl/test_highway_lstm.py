@@ -71,6 +71,7 @@ def test_the_same_units_are_dropped_at_all_tokens(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("torch.nn.functional.dropout", lambda *args: masks.append(dropout(*args)) or masks[-1])
     found = lstm(x, torch.tensor([4, 6]))
     assert len(masks) == 3
+    assert {tuple(mask.shape) for mask in masks} == {(2, 5)}
     assert {0.0, 2.0} == set(torch.stack(masks).unique().tolist())
     for place, (row, length) in enumerate([(1, 6), (0, 4)]):  # the masks are in the order of falling lengths
         wanted = read_slowly(lstm, x[row, :length], [mask[place] for mask in masks])

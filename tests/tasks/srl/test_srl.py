@@ -341,3 +341,27 @@ def test_train_evaluate_and_predict_by_commands(tmp_path: Path) -> None:
     assert first == "Ann\t-\t(ARG0*)\nlikes\tlikes\t(V*)\nCy\t-\t(ARG1*)"
     assert second == "then\t-"
     assert third.splitlines()[1] == "smells\tsmells\t(V*)"
+
+
+def test_elmo_alone_is_enough() -> None:
+    TASK.require_usable(read_recipe(SrlRecipe, "srl", ("srl",), {"words": None}), True)
+
+
+def test_no_predicates_are_looked_for_where_none_are_given() -> None:
+    examples = [SrlExample(("Ann", "sees"), (Frame(1, (Span(1, 2, "V"),)),))]
+    model = make_model(make_recipe(), examples).eval()
+    assert model.predict([SrlExample(("Ann", "sees"), ())]) == [()]
+    assert len(model.predict([SrlExample(("Ann", "sees"))])[0]) == 1
+
+
+def test_endings_are_shorter_than_their_form() -> None:
+    assert PredicateFinder(["ing 3 3", "aing 0 2", "ong 0 3", "ung 0 3"])(["ming"]) == []
+
+
+def test_an_ending_is_one_of_predicates_if_half_of_its_forms_are() -> None:
+    assert PredicateFinder([f"{letter}ing 1 2" for letter in "abc"])(["ding"]) == [0]
+
+
+def test_the_vector_of_the_predicate_starts_about_as_long_as_word_vectors() -> None:
+    model = make_model(make_recipe(predicate_dim=400), make_examples())
+    assert model.predicate.norm(dim=1).tolist() == pytest.approx([1, 1], abs=0.2)
