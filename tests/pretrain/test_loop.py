@@ -1020,6 +1020,10 @@ def test_training_ends_after_its_epochs(corpus: Corpus, recipe: Callable[..., Re
     run = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=None, n_epochs=2), device="cpu")
     predictions = 2 * (corpus.num_tokens + corpus.num_sentences)
     assert abs(run.total_steps * run.predictions_per_step - predictions) <= run.predictions_per_step / 2
+    for steps, rounded in ((2.3, 2), (2.7, 3)):
+        epochs = steps * run.predictions_per_step / (predictions / 2)
+        other = Pretrainer(corpus, tmp_path / str(steps), recipe(max_steps=None, n_epochs=epochs), device="cpu")
+        assert other.total_steps == rounded
 
 
 def test_settings_that_cannot_be_trained_with_leave_no_folder(

@@ -226,7 +226,7 @@ def test_a_bilm_that_does_not_know_the_words_is_noted(
 
 
 def test_a_dev_set_with_the_sentences_of_the_training_set_is_noted(files: Path, recipe: Recipe) -> None:
-    """Nothing is said of a set with as few sentences as the other tests have."""
+    """Of fewer than fifty sentences nothing is said."""
     lines = [f"word{number}\tB-LOC\n" for number in range(100)]
     (files / "train.conll").write_text("\n".join(lines[:60]))
     for first, says in ((0, ["100%"]), (20, ["67%"]), (40, []), (60, [])):
