@@ -204,9 +204,9 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     # There may be more steps than the end that was named later, and minutes or the patience may end a run before it.
     has_end = not training.is_done or progress.step == training.total_steps
     of_all = f" of {training.total_steps:,}" if has_end and progress.step <= training.total_steps else ""
-    end, minutes = again, training.recipe.training.max_minutes
-    if training.is_done and minutes is not None and progress.seconds >= 60 * minutes:
-        end = again or f"; training.max_minutes ({minutes:g}) ended it"
+    end = again
+    if not again and training.is_out_of_time:
+        end = f"; training.max_minutes ({training.recipe.training.max_minutes:g}) ended it"
     print_result(
         f"{run}: {progress.step:,}{of_all} steps, {progress.seconds / 60:.1f} minutes{spread}{score_text}{end}",
         {

@@ -229,10 +229,8 @@ def evaluate(
     # Only what decides how the file is read may be changed: another setting would ask for another model.
     recipe = override(trained.recipe, _settings(trained.task, overrides, ["training.batch_size"]))
     found = trained.task.read(file, recipe)
-    try:
-        trained.task.require_gold(found, recipe)
-    except ElmoError as error:  # a part of a test set may have nothing in it that is to be found
-        click.echo(f"elmo: {file}: {error}", err=True)
+    if note := trained.task.note_on_gold(found, recipe):  # as of a part of a test set
+        click.echo(f"elmo: {file}: {note}", err=True)
     if predictions is not None:
         try:
             trained.task.require_writable(found)
@@ -279,13 +277,13 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     Each line is a sentence, with a space between tokens.
     """
     from elmo.tasks import get_task, load_task_recipe
-    from elmo.tasks.task import distinct_lines
+    from elmo.tasks.elmo.cache import distinct
 
     found = get_task(task)
     loaded = load_task_recipe(task, recipe, _settings(found, overrides, found.reading_text))
     read = (example for file in files for example in found.read(file, loaded))
-    for line in distinct_lines(found.all_sentences(read)):
-        click.echo(line)
+    for sentence in distinct(found.all_sentences(read), lowercase=False):
+        click.echo(" ".join(sentence))
 
 
 @command.command(

@@ -19,11 +19,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.elmo import Elmo
 from elmo.formats.model import require_characters
-from elmo.schema import require_count
+from elmo.schema import require_count, require_text
 from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower_all
 from elmo.text.tokenizers import get_tokenizer, refuse_function
@@ -97,8 +96,7 @@ class ElmoTokens(_InputModule):
             ElmoError: If a text is not a string.
         """
         for number, text in enumerate(inputs):
-            if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - pairs, as rerankers take
-                raise ElmoError(f"text {number}: expected a string, found {type(text).__name__}")
+            require_text(f"text {number}", text)  # and not a pair, as rerankers take
         # Cut apart from the texts: together, a mark between them could belong to either, or join two words.
         first = self.tokenizer(prompt)[: self.max_seq_length] if prompt else []
         sentences = [[*first, *self.tokenizer(text)][: self.max_seq_length] for text in inputs]

@@ -174,10 +174,15 @@ class Pretrainer:
     @property
     def is_done(self) -> bool:
         """Whether the run has made all its steps, or used up its minutes or its patience."""
-        minutes, patience = self.recipe.training.max_minutes, self.recipe.training.patience
-        out_of_time = minutes is not None and self.progress.seconds >= 60 * minutes
+        patience = self.recipe.training.patience
         out_of_patience = patience is not None and self.progress.num_worse >= patience
-        return self.progress.step >= self.total_steps or out_of_time or out_of_patience
+        return self.progress.step >= self.total_steps or self.is_out_of_time or out_of_patience
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the run has used up its minutes."""
+        minutes = self.recipe.training.max_minutes
+        return minutes is not None and self.progress.seconds >= 60 * minutes
 
     @property
     def current(self) -> Model:

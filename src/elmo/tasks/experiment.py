@@ -128,11 +128,8 @@ def share_of(train: Sequence[Any], task: Task[Any, Any, Any], recipe: TaskRecipe
         return train
     shuffled = choose(train, len(train))
     for number in range(max(1, round(share * len(train))), len(train)):
-        try:
-            task.require_gold(shuffled[:number], recipe)
-        except ElmoError:
-            continue
-        return shuffled[:number]
+        if task.note_on_gold(shuffled[:number], recipe) is None:
+            return shuffled[:number]
     return train
 
 
@@ -173,10 +170,8 @@ class Experiment:
         self._check_bilm()
         sets = read_sets(config) if sets is None else sets
         for name, path, examples in (("training", config.train, sets["train"]), ("dev", config.dev, sets["dev"])):
-            try:
-                self.task.require_gold(examples, config.recipe)
-            except ElmoError as error:
-                raise ElmoError(f"{path}: the {name} set {error}") from None
+            if note := self.task.note_on_gold(examples, config.recipe):
+                raise ElmoError(f"{path}: the {name} set {note}")
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, config.recipe)}
         self._given_layers = layers
         self._frozen_layers = layers  # shared by all seeds; without `layers`, made when the first seed is trained

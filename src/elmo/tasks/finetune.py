@@ -17,7 +17,7 @@ from elmo.pretrain.finetuning import (
     new_softmax_config,
     prepare_corpus,
 )
-from elmo.tasks.elmo.cache import as_read, reads_lower_case
+from elmo.tasks.elmo.cache import distinct, reads_lower_case
 from elmo.tasks.experiment import Experiment
 from elmo.tasks.task import Task
 
@@ -35,7 +35,7 @@ def finetuning_text(
     found: dict[str, dict[tuple[str, ...], None]] = {}
     for example in examples:
         for kind, sentences in task.texts(example).items():
-            found.setdefault(kind, {}).update(dict.fromkeys(filter(None, as_read(sentences, lowercase))))
+            found.setdefault(kind, {}).update(distinct(sentences, lowercase))
     return {kind: list(sentences) for kind, sentences in found.items()}
 
 

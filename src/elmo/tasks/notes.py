@@ -33,11 +33,12 @@ def notes_on_data(
         train: The name of the training set's file, and its examples.
         dev: The same of the dev set.
     """
-    on_train, on_dev = [task.note_on_train(train[1])], [task.note_on_dev(train[1], dev[1])]
-    on_dev.append(_note_on_repeats(task, train[1], dev[1]))
+    (train_file, learned), (dev_file, measured) = train, dev
+    on_train = [task.note_on_train(learned)]
     if bilm is not None:
-        on_train += [_note_on_cut(task, recipe, bilm), _note_on_words(task, recipe, bilm, train[1])]
-    return [f"{name}: {note}" for (name, _), notes in ((train, on_train), (dev, on_dev)) for note in notes if note]
+        on_train += [_note_on_cut(task, recipe, bilm), _note_on_words(task, recipe, bilm, learned)]
+    on_dev = [task.note_on_dev(learned, measured), _note_on_repeats(task, learned, measured)]
+    return [f"{train_file}: {note}" for note in on_train if note] + [f"{dev_file}: {note}" for note in on_dev if note]
 
 
 def _note_on_repeats(task: Task[Any, Any, Any], train: Sequence[Any], dev: Sequence[Any]) -> str | None:

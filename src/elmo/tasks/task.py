@@ -16,7 +16,6 @@ from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
-from elmo.text.conllu import without_spaces
 from elmo.text.decoding import shown_name
 from elmo.text.tokenizers import Tokenizer
 from elmo.training.recipes import read_recipe
@@ -141,6 +140,14 @@ class Task(ABC, Generic[R, E, P]):
 
         The message continues a sentence that begins with the name of the set: "has no entity in it".
         """
+
+    def note_on_gold(self, examples: Sequence[E], recipe: R) -> str | None:
+        """Return what `require_gold` says, or None if something can be learned from the set or measured on it."""
+        try:
+            self.require_gold(examples, recipe)
+        except ElmoError as error:
+            return str(error)
+        return None
 
     def note_on_train(self, train: Sequence[E]) -> str | None:
         """Return what looks like a mistake in a training set, as a sentence that the name of its file begins."""
@@ -285,14 +292,6 @@ def parse_pieces(
         # A line may look blank and have characters without width, of which no tokenizer makes a token.
         if not task.takes_sentence or task.length(example):
             yield example
-
-
-def distinct_lines(sentences: Iterable[Sentence]) -> dict[str, None]:
-    """Return the distinct sentences that have tokens, in order, as lines with a space between tokens.
-
-    Spaces in tokens become `_`, as a biLM reads them. A dict is used as a set that keeps its order.
-    """
-    return dict.fromkeys(" ".join(map(without_spaces, tokens)) for tokens in sentences if tokens)
 
 
 TASKS = {

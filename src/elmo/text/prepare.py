@@ -359,6 +359,12 @@ def _without_names(facts: dict[str, Any]) -> dict[str, Any]:
     return facts | {"source": {key: value for key, value in facts.get("source", {}).items() if key != "inputs"}}
 
 
+def require_no_file(folder: Path) -> None:
+    """Raise ElmoError if a corpus is to be made in a file: that of a text, if the folder was forgotten."""
+    if folder.is_file():
+        raise ElmoError(f"{folder}: exists already, as a file; name the folder of the corpus first, and then the text")
+
+
 def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
     """Open `folder` if it is a corpus that was made from the same text and settings; refuse anything else."""
     if (folder / DESCRIPTION).is_file():
@@ -372,8 +378,7 @@ def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
             f"{folder}: exists already, as a corpus of other text or settings; remove it, or choose another folder for "
             "the corpus"
         )
-    if folder.is_file():  # of a text, if the folder was forgotten
-        raise ElmoError(f"{folder}: exists already, as a file; name the folder of the corpus first, and then the text")
+    require_no_file(folder)
     if folder.is_dir() and not any(folder.iterdir()):
         raise ElmoError(f"{folder}: exists already, and is empty; remove it, or choose another folder for the corpus")
     # Not "remove it": it may be the folder of the user's texts.

@@ -174,6 +174,11 @@ def as_read(sentences: Iterable[Sequence[str]], lowercase: bool) -> Iterator[tup
         yield tuple(map(lower, words) if lowercase else words)
 
 
+def distinct(sentences: Iterable[Sequence[str]], lowercase: bool) -> dict[tuple[str, ...], None]:
+    """Return the distinct sentences that have tokens, in order, as `as_read` gives them: a set that keeps its order."""
+    return dict.fromkeys(filter(None, as_read(sentences, lowercase)))
+
+
 def reads_lower_case(config: ElmoConfig, text: TextConfig | None) -> bool:
     """Return whether a biLM reads the words of a task in lower case.
 
