@@ -19,7 +19,7 @@ from pages import blocks, commands, python_of, run_commands
 ROOT = Path(__file__).parents[1]
 README, TOUR = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tour.md"))
 SHORTER = {
-    "--max-minutes 30": "--recipe tiny --max-steps 3 --set training.batch_size=4",
+    "elmo pretrain corpus run": "elmo pretrain corpus run --recipe tiny --max-steps 3 --set training.batch_size=4",
     "elmo pretrain corpus-of-treebank bilm": "elmo pretrain corpus-of-treebank bilm --max-steps 3 "
     "--set training.batch_size=4",
     "elmo task train ner": "elmo task train ner --set training.max_epochs=1 --set lstm=[8,8]",
