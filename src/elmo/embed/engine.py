@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, get_args
 
 from elmo import _native
-from elmo.embed.batching import PackedBatch
-from elmo.embed.packed_engine import PackedEngine, States
-from elmo.embed.type_cache import TypeCache
+from elmo.embed.packed_engine import PackedEngine
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.schema import require_choice
@@ -19,7 +13,7 @@ from elmo.schema import require_choice
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[np.float32]
+    from elmo.embed.module_engine import ModuleEngine
 
 Precision = Literal["float32", "bf16", "float16", "int8", "auto"]
 """The precision of matrix products. Sums, LSTM states and activations are float32 in every precision.
@@ -37,34 +31,7 @@ Precision = Literal["float32", "bf16", "float16", "int8", "auto"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 
-class Engine(Protocol):
-    """The interface of a biLM that is ready to run. `precision` is the resolved one, never "auto".
-
-    `cache` gives the vectors of words: layer 0, which both directions share.
-    """
-
-    precision: str
-    cache: TypeCache
-
-    def run(
-        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None
-    ) -> tuple[Array, States | None]:
-        """Run a batch.
-
-        Args:
-            vectors: (N, P) vectors of distinct words, as `cache.vectors` returns them.
-            batch: Sentences as indices into `vectors`.
-            weights: One weight per layer, or None to keep the layers apart.
-            before: The LSTM state that each sentence starts from, or one row from which all do; None stands for zeros.
-
-        Returns:
-            The weighted sum (tokens, D), or all layers (L+1, tokens, D), in the order of the batch's sentences and
-            without boundaries; and the state after each sentence, which is None if `before` is None.
-        """
-        ...
-
-
-def make_engine(model: Model, precision: str, device: torch.device | None) -> Engine:
+def make_engine(model: Model, precision: str, device: torch.device | None) -> PackedEngine | ModuleEngine:
     """Make the engine for a model.
 
     Args:
@@ -89,7 +56,7 @@ def make_engine(model: Model, precision: str, device: torch.device | None) -> En
     return PackedEngine(model, precision)
 
 
-def _make_module_engine(model: Model, precision: str, device: torch.device) -> Engine:
+def _make_module_engine(model: Model, precision: str, device: torch.device) -> ModuleEngine:
     from elmo.embed.module_engine import ModuleEngine
     from elmo.nn.precision import device_multiplies_bf16
 

@@ -8,7 +8,7 @@ differ by rounding, in bf16 by more than in float32, and they have no int8.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,55 +16,10 @@ from numpy.typing import NDArray
 from elmo import _native
 from elmo.nn.processor import run_in_threads
 
+if TYPE_CHECKING:
+    from elmo.embed.torch_kernels import TorchConvolution, TorchLinear, TorchRecurrence
+
 Array = NDArray[np.float32]
-
-
-class PackedLinear(Protocol):
-    """A packed weight (M, K), with a bias (M,) or without."""
-
-    def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
-        """Compute `x W^T + b` of `x` (N, K) and write it to `out` (N, M)."""
-        ...
-
-
-class PackedRecurrence(Protocol):
-    """The packed recurrent weights of one LSTM layer."""
-
-    def run(
-        self,
-        gates: Array,
-        batch_sizes: Sequence[int],
-        hidden: Array,
-        cell: Array,
-        outputs: Array,
-        num_threads: int = 1,
-    ) -> None:
-        """Run one layer over a packed batch (see `elmo.nn.lstm`).
-
-        Args:
-            gates: (N, 4H) the input's part of the gates, with the bias included. May be overwritten.
-            batch_sizes: Number of rows that are still running at each step; N is their sum.
-            hidden: (B, P) hidden state before the first token. It is replaced by that after each row's last token.
-            cell: (B, H) cell state, likewise.
-            outputs: (N, P) array for the outputs.
-            num_threads: Number of threads to use.
-        """
-        ...
-
-
-class PackedConvolution(Protocol):
-    """The convolutions of a char encoder as sums of look-ups (see `elmo.nn.char_encoder`)."""
-
-    def run(self, ids: NDArray[np.int32], lengths: NDArray[np.int32], out: Array, num_threads: int = 1) -> None:
-        """Compute the features of words.
-
-        Args:
-            ids: (N, C) characters of the words.
-            lengths: (N,) number of characters of each word before its padding.
-            out: (N, F) array for the features of all widths side by side.
-            num_threads: Number of threads to use.
-        """
-        ...
 
 
 class Kernels(NamedTuple):
@@ -81,9 +36,9 @@ class Kernels(NamedTuple):
         run_in_threads: Does as `elmo.nn.processor.run_in_threads`.
     """
 
-    linear: Callable[[Array, Array | None, str], PackedLinear]
-    recurrence: Callable[[Array, Array | None, float | None, float | None, str], PackedRecurrence]
-    convolution: Callable[[Sequence[Array], Sequence[Array], str], PackedConvolution]
+    linear: Callable[[Array, Array | None, str], _native.Linear | TorchLinear]
+    recurrence: Callable[[Array, Array | None, float | None, float | None, str], _native.Recurrence | TorchRecurrence]
+    convolution: Callable[[Sequence[Array], Sequence[Array], str], _native.Convolution | TorchConvolution]
     highway: Callable[[Array, Array, int], None]
     run_in_threads: Callable[[Callable[[int, int], Any], int], list[Any]]
 

@@ -36,7 +36,7 @@ def run_module(encoder: TokenEncoder, ids: NDArray[Any]) -> Array:
 
 
 class ModuleEngine:
-    """Runs a biLM on its device, each direction on a stream of its own. Implements `elmo.embed.engine.Engine`.
+    """Runs a biLM on its device, each direction on a stream of its own, as `PackedEngine` does on a processor.
 
     Args:
         bilm: The biLM, on the device.
@@ -62,7 +62,7 @@ class ModuleEngine:
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None
     ) -> tuple[Array, States | None]:
-        """Run a batch as `Engine.run` describes."""
+        """Run a batch, as `PackedEngine.run` describes."""
         on_device = torch.from_numpy(vectors).to(self._device)
         mix = on_device.new_tensor(weights) if weights else None
         num_sentences = batch.batch_sizes[0]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from elmo._native import empty
 from elmo.config import FORGET_BIAS, LSTMConfig
 from elmo.embed.batching import PackedBatch
-from elmo.embed.kernels import Kernels, PackedLinear, PackedRecurrence, kernels_for
+from elmo.embed.kernels import Kernels, kernels_for
 from elmo.embed.type_cache import TypeCache
 from elmo.embed.type_encoder import make_encode
 from elmo.formats.files import as_float32
@@ -28,7 +28,7 @@ States = tuple[StateArrays, ...]
 
 
 class PackedEngine:
-    """Runs a biLM as it was when the engine was made. Implements `elmo.embed.engine.Engine`.
+    """Runs a biLM as it was when the engine was made.
 
     Both directions run at the same time if there are at least two threads. The engine holds only the packed weights,
     so the model's own weights need not stay in memory.
@@ -36,6 +36,10 @@ class PackedEngine:
     Args:
         model: The model.
         precision: `"float32"`, `"bf16"` or `"int8"`.
+
+    Attributes:
+        precision: The same.
+        cache: The vectors of words: layer 0, which both directions share.
     """
 
     def __init__(self, model: Model, precision: str) -> None:
@@ -53,7 +57,18 @@ class PackedEngine:
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None
     ) -> tuple[Array, States | None]:
-        """Run a batch; see `Engine.run`."""
+        """Run a batch.
+
+        Args:
+            vectors: (N, P) vectors of distinct words, as `cache.vectors` returns them.
+            batch: Sentences as indices into `vectors`.
+            weights: One weight per layer, or None to keep the layers apart.
+            before: The LSTM state that each sentence starts from, or one row from which all do; None stands for zeros.
+
+        Returns:
+            The weighted sum (tokens, D), or all layers (L+1, tokens, D), in the order of the batch's sentences and
+            without boundaries; and the state after each sentence, which is None if `before` is None.
+        """
         config = self._config
         P = config.lstm.projection_dim
         result = np.empty((1 if weights else config.num_layers, int(batch.ends[-1]), config.width), np.float32)
@@ -85,7 +100,7 @@ class _Direction:
         self._config = config
         proj_clip = config.proj_clip if config.has_projection else None
 
-        def pack(layer: str) -> tuple[PackedLinear, PackedRecurrence]:
+        def pack(layer: str):
             weight_ih, weight_hh, bias = (
                 as_float32(weights[f"{layer}.{part}"]) for part in ("weight_ih", "weight_hh", "bias")
             )

@@ -31,14 +31,14 @@ def _run_in_threads(work: Callable[[int, int], T], num: int) -> list[T]:
 
 
 class TorchLinear:
-    """Torch's version of `PackedLinear`, with as many threads as torch has. In bf16 it also rounds the products."""
+    """Torch's version of `elmo._native.Linear`, with torch's number of threads. In bf16 it also rounds the products."""
 
     def __init__(self, weight: Array, bias: Array | None, precision: str) -> None:
         self._weight = _PackedWeight(weight, precision)
         self._bias = None if bias is None else torch.from_numpy(bias).clone()
 
     def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
-        """Do as `PackedLinear.run` does, but ignore `num_threads` and use torch's number."""
+        """Do as `elmo._native.Linear.run` does, but ignore `num_threads` and use torch's number."""
         result, product = torch.from_numpy(out), self._weight.multiply(torch.from_numpy(x))
         if self._bias is None:
             result.copy_(product)
@@ -47,7 +47,7 @@ class TorchLinear:
 
 
 class TorchRecurrence:
-    """Torch's version of `PackedRecurrence`, with as many threads as torch has. In bf16 it also rounds the products."""
+    """Torch's version of `elmo._native.Recurrence`, with torch's number of threads. In bf16 it also rounds products."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class TorchRecurrence:
         outputs: Array,
         num_threads: int = 1,
     ) -> None:
-        """Do as `PackedRecurrence.run` does, but ignore `num_threads` and use torch's number."""
+        """Do as `elmo._native.Recurrence.run` does, but ignore `num_threads` and use torch's number."""
         h, c, out = (torch.from_numpy(array) for array in (hidden, cell, outputs))
         steps = torch.from_numpy(gates).split(list(batch_sizes))
         for gate, step_out in zip(steps, out.split(list(batch_sizes)), strict=True):
@@ -95,7 +95,7 @@ class TorchRecurrence:
 
 
 class TorchConvolution:
-    """Torch's version of `PackedConvolution`, with as many threads as torch has."""
+    """Torch's version of `elmo._native.Convolution`, with torch's number of threads."""
 
     def __init__(self, tables: Sequence[Array], biases: Sequence[Array], activation: str) -> None:
         as_tensors = [[torch.from_numpy(array) for array in arrays] for arrays in (tables, biases)]
@@ -103,7 +103,7 @@ class TorchConvolution:
 
     @torch.inference_mode()
     def run(self, ids: NDArray[np.int32], lengths: NDArray[np.int32], out: Array, num_threads: int = 1) -> None:
-        """Do as `PackedConvolution.run` does, but ignore `num_threads` and use torch's number."""
+        """Do as `elmo._native.Convolution.run` does, but ignore `num_threads` and use torch's number."""
         order = np.argsort(lengths, kind="stable")
         characters, sorted_lengths = torch.from_numpy(ids[order]).long(), torch.from_numpy(lengths[order])
         out[order] = self._filters.convolve(characters, sorted_lengths).numpy()

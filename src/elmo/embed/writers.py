@@ -3,6 +3,8 @@
 Entry i of a file belongs to sentence i of the text, counted from 0. Empty sentences count, too.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import time
@@ -11,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -24,6 +26,14 @@ from elmo.extras import import_extra
 from elmo.progress import show_progress
 from elmo.schema import require_choice
 from elmo.targets import require_file_target
+
+if TYPE_CHECKING:
+    from elmo.embed.hdf5 import HDF5Writer
+    from elmo.embed.npz import NpzWriter
+    from elmo.embed.parquet import ParquetWriter
+
+    Writer = HDF5Writer | NpzWriter | ParquetWriter
+    """What writes one format, into a folder of its own. Only one call of its methods runs at a time."""
 
 ENDINGS = (".h5", ".hdf5", ".npz", ".parquet")
 DType = Literal["float32", "float16"]
@@ -51,26 +61,6 @@ class Written:
     def tokens_per_second(self) -> float:
         """Tokens per second, including the time for reading and writing."""
         return self.num_tokens / max(self.seconds, 1e-9)
-
-
-class Writer(Protocol):
-    """The interface of one file format, which writes into a folder of its own. Only one call runs at a time."""
-
-    def add(self, window: list[Entry]) -> None:
-        """Append the entries of a window."""
-        ...
-
-    def commit(self) -> dict[str, int]:
-        """Flush all added entries to disk, and return the file sizes from which a later writer can continue."""
-        ...
-
-    def finish(self) -> list[str]:
-        """Write the end of the file, so that `DATA` is complete, and return notes for the user."""
-        ...
-
-    def close(self) -> None:
-        """Close the files, whether they are complete or not."""
-        ...
 
 
 Embed = Callable[[Iterable[Sentence], int], Iterable[list[Entry]]]
