@@ -10,15 +10,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-import torch
 
-import bridge
 from bridge import WORDS, assert_equal
 from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats.tensor_bundle import read_bundle
-from elmo.formats.tensorflow import load_accumulators
-from elmo.nn.bilm import BiLM
 from make_bilm_hdf5 import CHANGES, write
 from make_tensorflow import PREFIX, block, make, message, table, varint, write_bundle
 from refusing import assert_refused
@@ -54,17 +50,14 @@ def test_a_name_that_is_only_an_ending_is_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
-    """Words are put into our order, and so are the rows of the softmax and of Adagrad's sums."""
-    _, weights, sums = make(tmp_path)
+    """Words are put into our order, and so are the rows of the softmax."""
+    _, weights, _ = make(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join([*WORDS[3:], *WORDS[:3]]) + "\n", encoding="utf-8")
     model = formats.load(tmp_path)
     assert model.vocabulary is not None
     assert model.vocabulary.words == tuple(WORDS)
     assert model.softmax is not None
     np.testing.assert_array_equal(model.softmax.weight.detach().numpy(), np.roll(weights["softmax/W"], 3, axis=0))
-    found = load_accumulators(tmp_path / PREFIX)
-    for name, published in (("softmax.weight", "softmax/W"), ("softmax.bias", "softmax/b")):
-        np.testing.assert_array_equal(found[name].detach().numpy(), np.roll(sums[published], 3, axis=0))
 
 
 def test_the_newest_checkpoint_is_the_one_that_the_list_names(tmp_path: Path) -> None:
@@ -111,24 +104,6 @@ def test_weights_written_from_it_come_first(tmp_path: Path) -> None:
     write(tmp_path, options, {name: array for name, array in weights.items() if not name.startswith("softmax")})
     assert formats.load(tmp_path).softmax is None
     assert formats.load(tmp_path / PREFIX).softmax is not None
-
-
-@pytest.mark.parametrize("variant", ["base", "one_layer", "one_direction", "no_projection"])
-def test_adagrads_sums_are_cut_as_the_parameters_are(variant: str, tmp_path: Path) -> None:
-    """Adagrad's sums have the names of our own checkpoints of training, without `optimizer/sum/`."""
-    _, _, sums = make(tmp_path, variant)
-    found = load_accumulators(tmp_path / PREFIX)
-    wanted = BiLM(bridge.make_config(variant))
-    bridge.load(wanted, {name: array for name, array in sums.items() if not name.startswith("softmax")})
-    for name, tensor in wanted.state_dict().items():
-        assert torch.equal(found[f"bilm.{name}"], tensor), name
-    np.testing.assert_array_equal(found["softmax.weight"].detach().numpy(), sums["softmax/W"])
-    assert len(found) == len(wanted.state_dict()) + 2
-
-
-def test_a_checkpoint_without_an_optimizer(tmp_path: Path) -> None:
-    write_bundle(tmp_path / PREFIX, {"lm/x": np.zeros(3, np.float32)})
-    assert load_accumulators(tmp_path / PREFIX) == {}
 
 
 def test_types_and_shapes(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import torch
 from safetensors.torch import load_file
 
 import elmo
-import make_tensorflow
 from elmo import formats
 from elmo.config import BiLMConfig, LSTMConfig, bilm_config
 from elmo.embed import Embedder
@@ -22,7 +21,6 @@ from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.formats.native_files import CONFIG, VOCABULARY, WEIGHTS
-from elmo.formats.tensorflow import load_accumulators
 from elmo.formats.words import count_lines
 from elmo.integrations import allennlp, many_langs, simple_elmo
 from elmo.nn.bilm import BiLM
@@ -99,14 +97,6 @@ def test_a_checkpoint_with_its_softmax(shared: bool, tmp_path: Path) -> None:
     state = model.softmax.state_dict()
     np.testing.assert_array_equal(state["weight"], weights["embedding" if shared else "softmax/W"][order])
     np.testing.assert_array_equal(state["bias"], weights["softmax/b"][order])
-
-
-def test_adagrads_sums_have_the_order_of_the_words(tmp_path: Path) -> None:
-    folder, _, _, sums = make_checkpoint(tmp_path / "run")
-    found = load_accumulators(folder / make_tensorflow.PREFIX)
-    order = [WORDS.index(word) for word in IN_OUR_ORDER]
-    np.testing.assert_array_equal(found["bilm.word_encoder.embedding.weight"], sums["embedding"][order])
-    np.testing.assert_array_equal(found["softmax.bias"], sums["softmax/b"][order])
 
 
 @pytest.mark.parametrize("softmax", [False, True])

@@ -1,4 +1,4 @@
-"""Reads checkpoints of bilm-tf's training: the biLM, its softmax, and the accumulators of Adagrad.
+"""Reads checkpoints of bilm-tf's training: the biLM and its softmax.
 
 A checkpoint has the same tensors as the HDF5 files that bilm-tf exports from it, under other names, and it is the only
 published form with the softmax. So variables get the names of the HDF5 files here, and `elmo.formats.bilm_hdf5` does
@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import OPTIONS, WORDS, Source, input_of, read_bilm, read_softmax
 from elmo.formats.model import Model
 from elmo.formats.tensor_bundle import INDEX, read_bundle
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 LIST = "checkpoint"
 _LONGEST_LIST = 1 << 20
 """The file that names the newest checkpoint of a folder, and how many of its characters are read."""
 
 _ADAGRAD = "/Adagrad"
+"""The ending of the names of Adagrad's sums, which are not read."""
+
 _NAMES = [
     (r"^lm/", ""),
     (r"^rnn/", "RNN_0/rnn/"),  # a biLM of one direction does not have the scope RNN_0
@@ -47,36 +45,13 @@ def load_tensorflow(prefix: Path, *, with_softmax: bool = True) -> Model:
         ElmoError: If a file is missing or damaged, or if the files do not fit together.
     """
     options = _options(prefix)
-    source = _source(prefix, "")
+    source = _source(prefix)
     bilm, words = read_bilm(source, options, prefix.with_name(WORDS))
     softmax = vocabulary = None
     if with_softmax:
         softmax, vocabulary = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
     origin = f"TensorFlow checkpoint: {source.path.name} lists 'lm/{input_of(bilm.config)}', sizes from {options.name}"
     return Model(bilm, softmax, words or vocabulary, origin)
-
-
-def load_accumulators(prefix: Path) -> dict[str, Tensor]:
-    """Read Adagrad's sums of squared gradients from a checkpoint.
-
-    Args:
-        prefix: The path of the checkpoint without `.index`.
-
-    Returns:
-        The sums by the names of our parameters (`bilm.…`, `softmax.…`), in the shapes of these parameters; empty if
-        the checkpoint has none.
-    """
-    # The sums have the shapes and names of the weights, with a suffix. So they are read as if they were a model, and
-    # the same layouts cut and transpose them.
-    source = _source(prefix, _ADAGRAD)
-    if not source.stored:
-        return {}
-    bilm, _ = read_bilm(source, _options(prefix), prefix.with_name(WORDS))
-    softmax, _ = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
-    import torch
-
-    parts = {"bilm": bilm.weights} | ({} if softmax is None else {"softmax": softmax.weights})
-    return {f"{part}.{name}": torch.tensor(array) for part, sums in parts.items() for name, array in sums.items()}
 
 
 def indexes_in(folder: Path) -> list[Path]:
@@ -124,11 +99,9 @@ def _options(prefix: Path) -> Path:
     return options
 
 
-def _source(prefix: Path, ending: str) -> Source:
-    """Return the variables whose names have this `ending`, without it: '' for weights, '/Adagrad' for their sums."""
+def _source(prefix: Path) -> Source:
     stored, num_bytes = read_bundle(prefix)
-    chosen = {name.removesuffix(ending): item for name, item in stored.items() if name.endswith(ending)}
-    named = {_hdf5_name(name): item for name, item in chosen.items() if not name.endswith(_ADAGRAD)}
+    named = {_hdf5_name(name): item for name, item in stored.items() if not name.endswith(_ADAGRAD)}
     return Source(named, prefix.with_name(prefix.name + INDEX), num_bytes, "variable")
 
 
