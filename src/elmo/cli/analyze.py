@@ -107,12 +107,18 @@ def command() -> None:
     """
 
 
-@command.command(
-    short_help="Compare ELMo's layers (Table 2).",
-    epilog=examples(f"elmo analyze layers model/ {NER} --out analysis/ --seeds 3"),
-)
-@MODEL
-@add_options(*TASKS, *COMMON)
+def _of_tasks(short_help: str, more: str = "") -> Callable[[Callable[..., None]], click.Command]:
+    """Return the decorator of an analysis of tasks, whose example has the options `more` at its end."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        example = f"elmo analyze {function.__name__} model/ {NER} --out analysis/{more}"
+        as_command = command.command(short_help=short_help, epilog=examples(example))
+        return as_command(MODEL(add_options(*TASKS, *COMMON)(function)))
+
+    return decorate
+
+
+@_of_tasks("Compare ELMo's layers (Table 2).", " --seeds 3")
 def layers(**arguments: Any) -> None:
     """Compare tasks without ELMo, with the last layer of MODEL, and with all layers (Table 2).
 
@@ -124,12 +130,7 @@ def layers(**arguments: Any) -> None:
     _analyze_tasks(analyze_layers, draw_settings, **arguments)
 
 
-@command.command(
-    short_help="Compare the places for ELMo in a model (Table 3).",
-    epilog=examples(f"elmo analyze placement model/ {NER} --out analysis/"),
-)
-@MODEL
-@add_options(*TASKS, *COMMON)
+@_of_tasks("Compare the places for ELMo in a model (Table 3).")
 def placement(**arguments: Any) -> None:
     """Compare ELMo at the input of the lowest RNN, at its output, and at both (Table 3).
 
@@ -140,12 +141,7 @@ def placement(**arguments: Any) -> None:
     _analyze_tasks(analyze_placement, draw_settings, **arguments)
 
 
-@command.command(
-    short_help="Train on parts of the training set (Figure 1).",
-    epilog=examples(f"elmo analyze efficiency model/ {NER} --out analysis/"),
-)
-@MODEL
-@add_options(*TASKS, *COMMON)
+@_of_tasks("Train on parts of the training set (Figure 1).")
 def efficiency(**arguments: Any) -> None:
     """Train on 0.1, 1, 10 and 100 % of the training set, with ELMo and without (Figure 1).
 
@@ -157,12 +153,7 @@ def efficiency(**arguments: Any) -> None:
     _analyze_tasks(analyze_efficiency, draw_efficiency, **arguments)
 
 
-@command.command(
-    short_help="Show the layers' learned weights (Figure 2).",
-    epilog=examples(f"elmo analyze weights model/ {NER} --out analysis/"),
-)
-@MODEL
-@add_options(*TASKS, *COMMON)
+@_of_tasks("Show the layers' learned weights (Figure 2).")
 def weights(**arguments: Any) -> None:
     """Show the weights that tasks learn for the layers, at each place where their recipes use ELMo (Figure 2).
 
@@ -173,12 +164,7 @@ def weights(**arguments: Any) -> None:
     _analyze_tasks(analyze_weights, draw_weights, **arguments)
 
 
-@command.command(
-    short_help="Fine-tune the biLM on the task's text (Table 7).",
-    epilog=examples(f"elmo analyze finetuning model/ {NER} --out analysis/"),
-)
-@MODEL
-@add_options(*TASKS, *COMMON)
+@_of_tasks("Fine-tune the biLM on the task's text (Table 7).")
 def finetuning(device: str, **arguments: Any) -> None:
     """Fine-tune MODEL on the task's text for an epoch, and compare perplexity and scores (Table 7).
 
