@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unicodedata import normalize
 
 from elmo.config import TextConfig
@@ -289,9 +289,12 @@ def choose_for_files(
     vocabulary_file: Path | None,
     paths: Sequence[str],
     *,
+    tokenizer: str | None = None,
+    text: str | None = None,
+    lowercase: bool | None = None,
+    language: str | None = None,
     encoding: str = "utf-8",
     ids: bool = False,
-    **given: Any,
 ) -> tuple[Choice, str]:
     """Decide how the text in files is cut for a model, by the names of the files and the beginning of the text.
 
@@ -299,9 +302,12 @@ def choose_for_files(
         own: How the model's training text was cut, or None if that is not known.
         vocabulary_file: The words of the model, one on each line.
         paths: The files.
-        encoding: Their encoding.
+        tokenizer: The name of the tokenizer that the user chose; this and the next three as in `choose_cut`.
+        text: The layout. None takes that of CoNLL-U for files with its name.
+        lowercase: Whether to convert to lower case.
+        language: The language, for splitting sentences.
+        encoding: The encoding of the files.
         ids: Whether each line begins with an id and a tab, which are no part of the text.
-        **given: What the user chose, as in `choose_cut`.
 
     Returns:
         The choice, and the file that its notes are about. One of them may say that the text has another layout. If
@@ -310,13 +316,21 @@ def choose_for_files(
     Raises:
         ElmoError: As `choose_cut` does, or if a file can't be read.
     """
-    if given.get("text") is None and (text := layout_by_name(paths)) == "conllu":
-        given["text"] = text
+    if text is None and layout_by_name(paths) == "conllu":
+        text = "conllu"
     sample = sample_of(paths, encoding)
-    if ids and sample is not None and given.get("text") != "conllu":
+    if ids and sample is not None and text != "conllu":
         sample = sample._replace(text="\n".join(line.partition("\t")[2] for line in sample.text.split("\n")))
-    choice = choose_cut(own, None if sample is None else sample.text, encoding=encoding, **given)
-    is_unseen = sample is None and given.get("tokenizer") is None and choice.reading.text != "conllu"
+    choice = choose_cut(
+        own,
+        None if sample is None else sample.text,
+        tokenizer=tokenizer,
+        text=text,
+        lowercase=lowercase,
+        language=language,
+        encoding=encoding,
+    )
+    is_unseen = sample is None and tokenizer is None and choice.reading.text != "conllu"
     if is_unseen and (note := note_on_pipes(own, paths)) is not None:
         choice = replace(choice, notes=(*choice.notes, note))
     if sample is not None and (note := note_on_layout(sample.text, choice.reading.text)) is not None:
