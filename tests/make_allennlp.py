@@ -90,8 +90,8 @@ def make_config(layer_norm: bool = False) -> dict[str, Any]:
     """Return the part of a task's config that describes ELMo."""
     elmo = {
         "type": "elmo_token_embedder",
-        "options_file": "https://example.org/elmo_options.json",
-        "weight_file": "https://example.org/elmo_weights.hdf5",
+        "options_file": "https://example.org/elmo_2x1024_128_2048cnn_1xhighway_options.json",  # a published name
+        "weight_file": "https://example.org/elmo_2x1024_128_2048cnn_1xhighway_weights.hdf5",
         "do_layer_norm": layer_norm,
         "dropout": 0.5,
     }

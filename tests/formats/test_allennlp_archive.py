@@ -88,6 +88,14 @@ def test_without_options_sizes_come_from_the_tensors(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("options_file", [None, 7, "options.json", "https://example.org/elmo_nb_options.json"])
+def test_options_that_are_missing_and_may_not_be_as_published(options_file: object, tmp_path: Path) -> None:
+    config = {"elmo": {} if options_file is None else {"options_file": options_file}}
+    path = make_archive(tmp_path / "model.tar.gz", make_state_dict(make_weights(make_options())), config)
+    with pytest.warns(UserWarning, match=r"^weights\.th: the options of its ELMo are not in the folder, so published"):
+        formats.load(path)
+
+
 @pytest.mark.parametrize("prefix", ["", "elmo.", "_text_field_embedder.token_embedder_elmo._elmo."])
 def test_an_elmo_anywhere_in_the_task_model(prefix: str, tmp_path: Path) -> None:
     state = make_state_dict(make_weights(make_options()), prefix)
@@ -155,7 +163,7 @@ def test_a_missing_tensor(name: str, options: object, tmp_path: Path) -> None:
     state = make_state_dict(make_weights(make_options()))
     del state[PREFIX + name]
     if name.endswith("gamma"):  # without its gamma, a mix is not recognized
-        assert len(formats.load(make_archive(tmp_path / "m.tar.gz", state, {}, options)).mixes) < 2
+        assert len(formats.load(make_archive(tmp_path / "m.tar.gz", state, make_config(), options)).mixes) < 2
     else:
         assert "weights.th" in refusal(tmp_path, state, options)
 
@@ -256,6 +264,7 @@ def test_files_of_older_versions_of_torch(tmp_path: Path) -> None:
     """Most archives were written before torch packed its files as zip."""
     weights = make_weights(make_options())
     torch.save(make_state_dict(weights), tmp_path / "weights.th", _use_new_zipfile_serialization=False)
+    (tmp_path / "config.json").write_text(json.dumps(make_config()), encoding="utf-8")
     assert formats.load(tmp_path).config.lstm.dim == 12
 
 

@@ -825,6 +825,8 @@ def test_what_is_no_file(kind: str, name: str, what: str, tmp_path: Path) -> Non
     if kind == "allennlp":
         torch.save(make_allennlp.make_state_dict(make_weights(make_options())), source / "weights.th")
         (source / "config.json").write_text("{}", encoding="utf-8")
+        (source / "fta").mkdir()
+        (source / "fta" / "options_file").write_text(json.dumps(make_options()), encoding="utf-8")
     if kind == "archive":
         path.touch()
     else:

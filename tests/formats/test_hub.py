@@ -88,6 +88,7 @@ def test_files_of_every_format_are_fetched() -> None:
         "weights.th",
         "encoder.pkl",
         "char.dic",
+        "fta/model.elmo.options_file",
         "m.zip",
         "m.tar.gz",
         "m.tar.bz2",

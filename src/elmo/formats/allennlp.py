@@ -6,6 +6,7 @@ ELMoForManyLangs has the same LSTMs and highways, so `elmo.formats.many_langs` u
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, takewhile
 from pathlib import Path
@@ -16,6 +17,7 @@ from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import read_options, rows_of_bytes
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
+from elmo.formats.published import published_models
 from elmo.formats.renames import Numbers, Rename, Shape, TensorLayout, concatenate
 from elmo.formats.stored import StoredBiLM, StoredMix, StoredMixes, bilm_shapes
 from elmo.formats.tensors import Stored, read_weights, require_few_mixes, require_mix, require_sizes
@@ -32,6 +34,9 @@ NOUN = "tensor"
 
 _ENCODER, _STACK = "_elmo_lstm._token_embedder.", "_elmo_lstm._elmo_lstm."
 _CHARACTERS = _ENCODER + CHARACTERS
+
+_FAMILY = "allennlp:"
+"""How the names of AllenNLP's published models begin."""
 
 PUBLISHED = {"cell_clip": 3.0, "proj_clip": 3.0, "use_skip_connections": True}
 """The settings that the tensors do not show, with the values of every biLM that AllenNLP published."""
@@ -127,6 +132,9 @@ def load_allennlp(folder: Path) -> Model:
 
     Raises:
         ElmoError: If the model contains no ELMo or several, or if its files are damaged or do not fit together.
+
+    Warns:
+        UserWarning: If the options are not in the archive, and may be others than the published ones.
     """
     from elmo.formats.torch_file import read_state_dict  # here, as it imports all that unpacks
 
@@ -136,6 +144,7 @@ def load_allennlp(folder: Path) -> Model:
     stored = {name.removeprefix(prefix): item for name, item in everything.items() if name.startswith(prefix)}
     # AllenNLP copies files that the task's settings name into the archive (fta: "files to archive").
     options = next(iter(sorted(folder.glob("fta/*options_file"))), None)
+    task = read_json(folder / CONFIG) if os.path.lexists(folder / CONFIG) else None
     found = _infer(path, stored) if options is None else read_options(options)
     config = bilm_config(found, str(options or path), ignore_unknown=True)
     # 262 rows, because AllenNLP adds the mask's row of zeros when it loads published weights, and saves it too.
@@ -143,8 +152,13 @@ def load_allennlp(folder: Path) -> Model:
     require_sizes(config, options or path)
     require_projection(path, stored, _STACK)
     weights = read_weights(bilm_shapes(config), BILM, stored, path, NOUN, path.stat().st_size)
-    layer_norm = has_layer_norm(read_json(folder / CONFIG)) if os.path.lexists(folder / CONFIG) else False
-    mixes = list(_mixes(path, stored, config.num_layers, layer_norm))
+    mixes = list(_mixes(path, stored, config.num_layers, has_layer_norm(task)))
+    if options is None and not _has_published_options(task):
+        warnings.warn(
+            f"{WEIGHTS}: the options of its ELMo are not in the folder, so published ones are used (relu, clips of 3, "
+            "residual connections, 50 characters); if the training had others, add the file as fta/options_file",
+            stacklevel=2,
+        )
     sizes = "from the tensors, with published clips" if options is None else f"from {options.name}"
     origin = f"AllenNLP: {WEIGHTS} holds an Elmo under '{prefix or '.'}', {len(mixes)} scalar mixes, sizes {sizes}"
     return Model(StoredBiLM(config, weights), origin=origin, mixes=StoredMixes(mixes))
@@ -184,6 +198,17 @@ def _infer(path: Path, stored: Mapping[str, Stored]) -> dict[str, Any]:
     return {"char_cnn": {**char_cnn, "embedding": {"dim": dim}}, "lstm": {**lstm, **PUBLISHED}}
 
 
+def _has_published_options(task: object) -> bool:
+    """Return whether the settings of a task name options of AllenNLP's published models, going by the file's name.
+
+    The addresses themselves have changed over the years.
+    """
+    named = [settings["options_file"] for settings in _embedders(task)]
+    published = [model.files[0] for name, model in published_models().items() if name.startswith(_FAMILY)]
+    names = {address.rpartition("/")[2] for address in published}
+    return bool(named) and all(isinstance(each, str) and each.rpartition("/")[2] in names for each in named)
+
+
 def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm: bool) -> Iterator[StoredMix]:
     for number in takewhile(lambda number: f"scalar_mix_{number}.gamma" in stored, count()):
         require_few_mixes(path, number + 1)
@@ -203,8 +228,13 @@ def has_layer_norm(config: object) -> bool:
     """Return whether an AllenNLP task model normalizes ELMo's layers before it mixes them.
 
     Args:
-        config: The parsed `config.json` of the archive. The embedder's settings may be anywhere in it.
+        config: The parsed `config.json` of the archive.
     """
+    return any(settings.get("do_layer_norm") is True for settings in _embedders(config))
+
+
+def _embedders(config: object) -> Iterator[dict[str, object]]:
+    """Yield the settings of ELMo embedders, which may be anywhere in the parsed `config.json` of an archive."""
     left = [config]
     # A list of what is left instead of recursion: an untrusted config may be nested deeper than Python's stack allows.
     while left:
@@ -213,10 +243,9 @@ def has_layer_norm(config: object) -> bool:
             left += cast("list[object]", value)
         elif isinstance(value, dict):
             values = cast("dict[str, object]", value)
-            if "options_file" in values and values.get("do_layer_norm") is True:
-                return True
+            if "options_file" in values:
+                yield values
             left += values.values()
-    return False
 
 
 def require_dimensions(path: Path, stored: Mapping[str, Stored], name: str, dimensions: int) -> tuple[int, ...]:

@@ -34,6 +34,7 @@ HUB_FILES = [
     "*.th",
     "*.pkl",
     "*.dic",
+    "*options_file",
     *ARCHIVES,
 ]
 """The files that models consist of, in all the formats that we read."""
