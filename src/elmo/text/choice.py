@@ -23,7 +23,7 @@ from elmo.text.decoding import check_encoding, describe_non_text, read_blocks, r
 from elmo.text.languages import require_language_code
 from elmo.text.opening import STDIN, peek_stdin
 from elmo.text.reading import SPLIT, Reading, TextBlock, tokenize_block
-from elmo.text.rules import is_not_english, is_split_by_language
+from elmo.text.rules import FULL_STOPS, INNER_MARKS, MARKS, is_not_english, is_split_by_language
 from elmo.text.suspicion import note_on_layout
 from elmo.text.tokenizers import language_of, refuse_function
 
@@ -39,8 +39,15 @@ ENOUGH_TOKENS = 100
 MOST_TOKENS = 10_000
 """How many tokens of a text in memory are looked at."""
 
-_ATTACHED = re.compile(r"[^\W\d_][,;:!?،؛؟](?=\s)|[^\W\d_]\.[\"'“”’»)]*(?=\n|\Z)|\S[，。！？、；।॥\u05c3]")
-_DETACHED = re.compile(r"(?<!\S)[,;:!?.،؛؟，。！？、；।॥\u05c3](?!\S)")
+_MARKS = MARKS + FULL_STOPS + INNER_MARKS
+_OTHERS = "".join(mark for mark in _MARKS if not mark.isascii())
+_GAP = r"[^\S\n]"
+_PHRASE = rf"\S{{20}}{_GAP}(?=[៕។])"
+"""The end of a phrase of Khmer, which has no spaces between words, but often one before the mark at the end."""
+
+_ATTACHED = re.compile(rf"[^\W\d_][,;:!?](?!\S)|[^\W\d_]\.[\"'“”’»)]*(?=\n|\Z)|[^\s{_MARKS}][{_OTHERS}]|{_PHRASE}")
+# Tibetan repeats its mark behind a space ("། །"), and leaves the first one out after some letters.
+_DETACHED = re.compile(rf"(?<!\S)(?<![{_MARKS}ཀགཤ]{_GAP})[{_MARKS}](?!\S)(?<!\S{{20}}{_GAP}[៕។])")
 
 
 def looks_tokenized(text: str) -> bool | None:

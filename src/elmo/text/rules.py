@@ -132,6 +132,10 @@ Tibetan, Greek and Hebrew (the sof pasuq of the Bible)."""
 FULL_STOPS = "。！？｡។៕။"
 """Marks that end a sentence in Chinese, Japanese, Khmer and Burmese, also if no space follows."""
 
+INNER_MARKS = ",;:،؛，、；：՝፣፤፥፦៖၊"
+"""Commas, semicolons and colons in English and, in this order, in Arabic (two), Chinese and Japanese (four), Armenian,
+Amharic (four), Khmer and Burmese."""
+
 _BOUNDARY = rf"(?<![{MARKS}])[{MARKS}]++[{_CLOSING}]*\s+|[{FULL_STOPS}]+[{_CLOSING_ANYWHERE}]*\s*"
 _OPENING = f"\"'`“”„‘’‚«»‹›([{{¿¡「『（【《—–- {_INVISIBLE}"
 _LAST_WORD = rf"(?:{_WORD}|\.(?={_WORD}))*\Z"
