@@ -6,6 +6,7 @@ import gzip
 import json
 import pickle
 import random
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,17 @@ def test_the_unpacked_folder_and_its_files(tmp_path: Path) -> None:
     folder = path.parent / f"{path.name}-files"
     for source in (folder, folder / "weights.th", folder / "config.json"):
         assert formats.load(source).origin.startswith("AllenNLP: weights.th holds an Elmo")
+
+
+def test_a_plain_tar_that_ends_with_weights(tmp_path: Path) -> None:
+    """The weights are a zip, whose end is near that of the archive."""
+    state = make_state_dict(make_weights(make_options()))
+    packed = make_archive(tmp_path / "m.tar.gz", state, make_config(), BASE)
+    path = tmp_path / "model.tar"
+    with tarfile.open(path, "w") as archive:
+        for name in ("config.json", "fta", "weights.th"):
+            archive.add(tmp_path / "m.tar.gz-files" / name, name)
+    np.testing.assert_array_equal(layers_of(formats.load(path)), layers_of(formats.load(packed)))
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

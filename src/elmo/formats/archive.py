@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, cast
+from typing import IO, Literal, NamedTuple, cast
 
 from elmo.errors import ElmoError, renaming
 from elmo.formats.files import require_file
@@ -73,13 +73,21 @@ class _Entry(NamedTuple):
 def is_archive(path: Path) -> bool:
     """Return whether a file is a zip or tar archive, or compressed with gzip or bzip2."""
     require_file(path)
+    return _kind(path) is not None
+
+
+def _kind(path: Path) -> Literal["tar", "gzip", "bzip2", "zip"] | None:
+    """Return the kind of an archive, or None if the file is none."""
     with path.open("rb") as file:
         start = file.read(_HEADER)
-    return start.startswith((_GZIP, _BZIP2)) or _is_plain_tar(start) or zipfile.is_zipfile(path)
-
-
-def _is_plain_tar(start: bytes) -> bool:
-    return start.startswith(_TAR_MARK, _TAR_MARK_AT)
+    if start.startswith(_TAR_MARK, _TAR_MARK_AT):
+        return "tar"
+    if start.startswith(_GZIP):
+        return "gzip"
+    if start.startswith(_BZIP2):
+        return "bzip2"
+    # This comes last: it looks at the end of a file, where a tar may hold a zip, such as weights of torch.
+    return "zip" if zipfile.is_zipfile(path) else None
 
 
 def _open_tar(path: Path) -> IO[bytes] | gzip.GzipFile | bz2.BZ2File:
@@ -87,11 +95,10 @@ def _open_tar(path: Path) -> IO[bytes] | gzip.GzipFile | bz2.BZ2File:
 
     The two ways of compression need little memory, whatever the file asks for. LZMA (`.tar.xz`) doesn't.
     """
-    with path.open("rb") as file:
-        start = file.read(_HEADER)
-    if _is_plain_tar(start):
+    kind = _kind(path)
+    if kind == "tar":
         return path.open("rb")
-    return bz2.open(path) if start.startswith(_BZIP2) else gzip.open(path)
+    return bz2.open(path) if kind == "bzip2" else gzip.open(path)
 
 
 @contextmanager
@@ -129,7 +136,7 @@ def _unpack(path: Path, root: Path) -> None:
     limit = room(path.stat().st_size)
     try:
         seen: set[PurePosixPath] = set()
-        for entry in _zip_entries(path) if zipfile.is_zipfile(path) else _tar_entries(path, limit):
+        for entry in _zip_entries(path) if _kind(path) == "zip" else _tar_entries(path, limit):
             name = _safe_name(path, entry.name)
             if name in seen:
                 raise ElmoError(f"{path}: contains '{entry.name}' twice")
