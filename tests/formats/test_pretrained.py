@@ -83,6 +83,25 @@ def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
     assert (tmp_path / "from" / "README.md").read_text() == "mine"
 
 
+@pytest.mark.parametrize("head", ["- a\n- b", "license: [", "1: 2", "date: 2024-99-99", "a: " + 3_000 * "["])
+def test_a_card_with_a_malformed_head_is_saved_without_it(head: str, tmp_path: Path) -> None:
+    make_layer(tmp_path / "from")
+    (tmp_path / "from" / "README.md").write_text(f"---\n{head}\n---\n# Mine\n")
+    layer = elmo.Elmo.from_pretrained(tmp_path / "from")
+    layer.save_pretrained(tmp_path / "to", model_card_kwargs={"license": "cc0-1.0"})
+    assert (tmp_path / "to" / "README.md").read_text() == "---\nlicense: cc0-1.0\n---\n# Mine\n"
+    with torch.no_grad():
+        next(layer.bilm.parameters()).add_(1)
+    assert layer.generate_model_card().data.library_name == "elmo-torch"
+
+
+def test_a_card_that_cannot_be_written_leaves_no_model(tmp_path: Path) -> None:
+    layer = make_layer(tmp_path / "from")
+    with pytest.raises(TypeError, match="generator"):
+        layer.save_pretrained(tmp_path / "to", model_card_kwargs={"license": (letter for letter in "ab")})
+    assert [*(tmp_path / "to").iterdir()] == []
+
+
 def test_what_belongs_to_the_same_weights_stays(tmp_path: Path) -> None:
     """A layer is without the softmax that its folder has. If a task has changed the weights, the softmax goes."""
     layer = make_layer(tmp_path / "from")

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from huggingface_hub import ModelCard, ModelHubMixin
 from torch import Tensor
+from yaml import YAMLError
 
 from elmo.config import BOS, EOS
 from elmo.errors import ElmoError, placing
 from elmo.formats.bilm_hdf5 import load_bilm
-from elmo.formats.card import CARD, model_card
+from elmo.formats.card import CARD, model_card, without_head
 from elmo.formats.files import checksum_of_weights
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import save_native
@@ -154,7 +155,7 @@ class Elmo(ElmoModule, ModelHubMixin):
         if model.described in (None, checksum_of_weights(model.weights)):
             return model
         figures = {"started from": f"{self._model.origin}, whose weights a task has changed since"}
-        head = ModelCard(self._model.card).data.to_dict() if self._model.card else {}
+        head = _parsed_card(self._model.card).data.to_dict() if self._model.card else {}
         return model.copy_with(card=model_card(model, figures, head), figures=figures, warm_state=None)
 
     def generate_model_card(self, *args: Any, **metadata: Any) -> ModelCard:
@@ -163,7 +164,7 @@ class Elmo(ElmoModule, ModelHubMixin):
         If a task has changed the weights since, a new card says so.
         """
         model = self._described_model()
-        card = ModelCard(model.card or model_card(model, model.figures))
+        card = _parsed_card(model.card or model_card(model, model.figures))
         for name, value in metadata.items():
             setattr(card.data, name, value)
         return card
@@ -201,9 +202,10 @@ class Elmo(ElmoModule, ModelHubMixin):
         folder.mkdir(parents=True, exist_ok=True)
         # Two processes that save to the same folder at once could leave files of both.
         with alone_in(folder):
-            save_native(self._described_model(), folder, with_card=False, keep_fitting=True)
-            if not (folder / CARD).exists():  # people edit cards by hand: as the Hub does, never replace one
-                self.generate_model_card(**metadata).save(folder / CARD)
+            model, with_card = self._described_model(), not (folder / CARD).exists()
+            if with_card:  # people edit cards by hand: as the Hub does, never replace one
+                model = model.copy_with(card=str(self.generate_model_card(**metadata)))
+            save_native(model, folder, with_card=with_card, keep_fitting=True)
         if not push_to_hub:
             return None
         return self.push_to_hub(repo_id or folder.name, model_card_kwargs=metadata, **push_to_hub_kwargs)
@@ -218,6 +220,16 @@ class Elmo(ElmoModule, ModelHubMixin):
     @property
     def _scalar_mixes(self) -> list[ScalarMix]:
         return [mix for mix in self.mixes if isinstance(mix, ScalarMix)]
+
+
+def _parsed_card(text: str) -> ModelCard:
+    """Parse a card, without its head if that is malformed: a bad card never stops a model from being saved."""
+    try:
+        return ModelCard(text)
+    except (YAMLError, ValueError, TypeError, RecursionError):
+        card = ModelCard("---\n{}\n---\n")
+        card.text = without_head(text)
+        return card
 
 
 def load_pair(options_file: str | Path | None, weight_file: str | Path | None) -> Model:
