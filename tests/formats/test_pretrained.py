@@ -126,6 +126,15 @@ def test_what_belongs_to_the_same_weights_stays(tmp_path: Path) -> None:
     assert (found.softmax, found.vocabulary, found.warm_state) == (None, None, None)
 
 
+@pytest.mark.parametrize("name", ["softmax.safetensors", "warm.safetensors", "types.safetensors"])
+def test_a_damaged_file_in_the_folder_is_removed(name: str, tmp_path: Path) -> None:
+    layer = make_layer(tmp_path / "from")
+    (tmp_path / "from" / name).write_bytes(b"no")
+    layer.save_pretrained(tmp_path / "from")
+    assert not (tmp_path / "from" / name).exists()
+    assert formats.load(tmp_path / "from").num_mixes == 2
+
+
 def test_a_layer_of_two_files_is_saved_with_a_card(tmp_path: Path) -> None:
     formats.save_bilm(make_model(), tmp_path / "bilm")
     layer = elmo.Elmo(tmp_path / "bilm" / "options.json", tmp_path / "bilm" / "lm_weights.hdf5", 1)

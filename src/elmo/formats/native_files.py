@@ -10,6 +10,7 @@ and the file whose rows are words, one of its vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,12 +156,17 @@ def arrays_of_state(state: tuple[StateArrays, ...]) -> dict[str, AnyArray]:
 def files_that_fit(folder: Path, bilm: str) -> list[str]:
     """Return the names of files in a folder that belong to a biLM and may be missing, and are not its mixes.
 
+    A damaged file belongs to no biLM.
+
     Args:
         folder: A folder, which need not hold a model.
         bilm: The checksum of the biLM's weights.
     """
-    there = [name for name in (SOFTMAX, WARM, TYPES) if (folder / name).is_file()]
-    found = [name for name in there if map_arrays(folder / name)[1].get(BILM_CHECKSUM) == bilm]
+    found: list[str] = []
+    for name in (SOFTMAX, WARM, TYPES):
+        with suppress(ElmoError):
+            if (folder / name).is_file() and map_arrays(folder / name)[1].get(BILM_CHECKSUM) == bilm:
+                found.append(name)
     return [*found, VOCABULARY] if SOFTMAX in found else found
 
 
