@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -144,3 +146,31 @@ def test_threads_get_the_same_modules(name: str, tmp_path: Path, monkeypatch: py
         one, other = threads.map(ask, range(2))
     assert one is not None
     assert one is other
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_that_was_forked_while_a_thread_built_a_model_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_native(make_model(), tmp_path)
+    slow, quick = load(tmp_path), load(tmp_path)
+    builds, goes_on = threading.Event(), threading.Event()
+
+    def build(_: StoredBiLM) -> str:
+        if threading.current_thread() is thread:
+            builds.set()
+            assert goes_on.wait(60)
+        return "built"
+
+    monkeypatch.setattr(StoredBiLM, "build", build)
+    thread = threading.Thread(target=lambda: slow.bilm)
+    thread.start()
+    assert builds.wait(60)
+    if (child := os.fork()) == 0:
+        signal.alarm(30)  # ends a child that waits forever
+        os._exit(int(str(quick.bilm) != "built"))
+    status = os.waitpid(child, 0)[1]
+    goes_on.set()
+    thread.join()
+    assert status == 0

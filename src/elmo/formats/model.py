@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,6 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _STORED = (StoredBiLM, StoredSoftmax, StoredMixes, StoredState)
-_BUILDING = threading.RLock()
 
 ToIds = Callable[[Sequence[str]], NDArray[Any]]
 """Converts N words to the ids (N, C) that a token encoder takes."""
@@ -57,6 +57,13 @@ class TokenVectors:
 class _Built(Generic[T, S]):
     """An attribute that is built of the arrays of a file when it is first asked for, by one thread alone."""
 
+    _building = threading.RLock()
+
+    @staticmethod
+    def renew_lock() -> None:
+        """Replace the lock that all these attributes share."""
+        _Built._building = threading.RLock()
+
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = f"_{name}"
 
@@ -68,7 +75,7 @@ class _Built(Generic[T, S]):
         if model is None:
             return self
         if isinstance(getattr(model, self._name), _STORED):
-            with _BUILDING:
+            with _Built._building:
                 # Another thread may have built it meanwhile. Two modules of one model would not be trained together.
                 if isinstance(stored := getattr(model, self._name), _STORED):
                     setattr(model, self._name, stored.build())
@@ -76,6 +83,11 @@ class _Built(Generic[T, S]):
 
     def __set__(self, model: Model, value: T | S) -> None:
         setattr(model, self._name, value)
+
+
+if hasattr(os, "register_at_fork"):
+    # A thread that held the lock is not in the child, which would wait for it forever.
+    os.register_at_fork(after_in_child=_Built.renew_lock)
 
 
 class Model:
