@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from elmo.embed import Embedder
+from elmo.embed.append import DATA
 from elmo.embed.description import find_vectors
+from elmo.embed.hdf5 import HDF5Writer
+from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.npz import NpzWriter
 from elmo.embed.sentence_embedder import WINDOW_BATCHES
 from elmo.errors import ElmoError
@@ -57,6 +60,16 @@ def test_files_hold_what_embed_returns(model: Embedder, folder: Path, ending, la
     for one, other in zip(got, expected, strict=True):
         assert one.dtype == dtype
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f2", "<f4"])
+def test_the_order_of_bytes_in_hdf5_is_not_that_of_the_processor(folder: Path, dtype: str) -> None:
+    writer = HDF5Writer(folder, VectorLayout(2), np.dtype(dtype), {}, {})
+    writer.add([Entry(["a"], np.array([[1, -2.5]], np.float32))])
+    writer.finish()
+    writer.close()
+    with h5py.File(folder / DATA) as file:
+        np.testing.assert_array_equal(file["0"][:], [[1, -2.5]])
 
 
 @pytest.mark.parametrize(("layers", "pool"), CHOICES)

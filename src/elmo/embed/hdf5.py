@@ -42,7 +42,8 @@ class HDF5Writer:
     def __init__(
         self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int], facts: Facts
     ) -> None:
-        self._path, self._layout, self._dtype, self._facts = folder / DATA, layout, dtype, facts
+        self._path, self._layout, self._facts = folder / DATA, layout, facts
+        self._dtype = dtype.newbyteorder("<")  # as `describe_data_sets` says, whatever the processor's own order
         self._count = sizes.get("sentences", 0)
         self._data, self._lengths, self._index = self._files = [
             open_at(folder / name, sizes.get(name, 0)) for name in (DATA, "lengths", "index")

@@ -46,7 +46,8 @@ def describe_data_sets(
     """Append the description of all data sets to a file of numbers, and complete it.
 
     Args:
-        file: A file that ends with the numbers, which lie one after the other from `DATA_START` on.
+        file: A file that ends with the numbers, which lie one after the other from `DATA_START` on, in little-endian
+            order.
         shapes: The shape of each data set. All have the same number of dimensions.
         num_sets: Number of data sets.
         dtype: The type of the numbers, float16 or float32.
