@@ -18,7 +18,7 @@ from elmo.embed.type_encoder import encode_types
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import stored as stored_parts
-from elmo.formats.files import AnyArray, checksum, read_arrays, write_arrays
+from elmo.formats.files import AnyArray, checksum, read_arrays, versions, write_arrays
 from elmo.formats.model import Model
 from elmo.formats.native import save_types, save_warm_state
 from elmo.formats.stored_types import StoredTypes
@@ -132,6 +132,20 @@ def test_they_go_with_the_model_but_not_with_rounded_weights(tmp_path: Path) -> 
     assert not (tmp_path / "copy" / "types.safetensors").exists()
     with pytest.warns(UserWarning, match="no place for stored token vectors; they are left out"):
         formats.save_bilm(model, tmp_path / "published")
+
+
+def test_a_file_that_holds_them_already_is_not_replaced(tmp_path: Path) -> None:
+    """Where a mapped file can't be replaced, a model could not be saved to its own folder."""
+    store(tmp_path / "model")
+    path = tmp_path / "model" / "types.safetensors"
+    before = versions([path])
+    formats.save_native(formats.load(tmp_path / "model"), tmp_path / "model")
+    assert versions([path]) == before
+    store(tmp_path / "other")
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    formats.save_native(formats.load(tmp_path / "other"), tmp_path / "model")
+    assert path.read_bytes() == data
 
 
 def test_another_model_in_the_folder_removes_them(tmp_path: Path) -> None:

@@ -303,6 +303,19 @@ def test_stored_token_vectors_are_stored_with_the_model(model_folder: Path, tmp_
     np.testing.assert_array_equal(make_nlp(source).from_bytes(nlp.to_bytes())("A play").tensor, expected)
 
 
+def test_token_vectors_of_a_pipeline_from_bytes_are_in_memory(model_folder: Path, tmp_path: Path) -> None:
+    """The folder that they are unpacked to is removed at once, which fails on Windows if a file of it is mapped."""
+    source = tmp_path / "model"
+    save_native(formats.load(model_folder), source)
+    save_types(encode_types(formats.load(source), ["A", "play"], "float16"), source)
+    data = make_nlp(source).to_bytes()
+    gc.collect()  # otherwise the new pipeline might share the model of the first one
+    nlp = make_nlp(source).from_bytes(data)
+    types = nlp.get_pipe("elmo").loaded.model.types
+    assert len(types) == 2
+    assert types.vectors.flags.writeable, "a mapped file is read-only"
+
+
 @pytest.mark.parametrize(
     ("config", "says"),
     [

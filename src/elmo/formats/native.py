@@ -67,7 +67,14 @@ def is_native(path: Path) -> bool:
     return (path / CONFIG).is_file() and (path / WEIGHTS).is_file()
 
 
-def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = True, with_types: bool = True) -> Model:
+def load_native(
+    folder: Path,
+    *,
+    is_named: bool = True,
+    with_softmax: bool = True,
+    with_types: bool = True,
+    types_in_memory: bool = False,
+) -> Model:
     """Read a native model folder.
 
     Args:
@@ -75,6 +82,7 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
         is_named: Whether its name goes into the model's `origin`. Pass False for a temporary or cache folder.
         with_softmax: Whether to read the softmax and its words, if there are any.
         with_types: Whether to open the stored token vectors, if there are any.
+        types_in_memory: Whether to read them, instead of mapping their file. Pass True for a temporary folder.
 
     Raises:
         ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state or token vectors of other
@@ -83,14 +91,14 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
     while True:
         before = versions(folder / name for name in FILES)
         try:
-            return _load(folder, is_named=is_named, with_softmax=with_softmax, with_types=with_types)
+            return _load(folder, is_named, with_softmax, with_types, types_in_memory)
         except ElmoError:
             # A training replaces one file after the other, which may have happened meanwhile.
             if versions(folder / name for name in FILES) == before:
                 raise
 
 
-def _load(folder: Path, *, is_named: bool, with_softmax: bool, with_types: bool) -> Model:
+def _load(folder: Path, is_named: bool, with_softmax: bool, with_types: bool, types_in_memory: bool) -> Model:
     config, text, checksum_of_config = read_model_config(folder / CONFIG)
     require_sizes(config, folder / CONFIG)
     arrays, metadata = read_arrays(folder / WEIGHTS)
@@ -112,7 +120,7 @@ def _load(folder: Path, *, is_named: bool, with_softmax: bool, with_types: bool)
     if os.path.lexists(folder / WARM):
         model.warm_state = read_warm_file(folder / WARM, bilm)
     if with_types and os.path.lexists(folder / TYPES):
-        types = read_types(folder / TYPES, config.lstm.projection_dim)
+        types = read_types(folder / TYPES, config.lstm.projection_dim, in_memory=types_in_memory)
         model.types = types if types.bilm == bilm.checksum else None
     model.figures = read_figures(folder)
     if (folder / CARD).exists():
@@ -205,9 +213,14 @@ def save_native(
         writers[folder / MIXES] = lambda path: write_arrays(path, arrays_of_mixes(model.mixes), own)
     if (state := model.warm_arrays) is not None:
         writers[folder / WARM] = lambda path: write_arrays(path, arrays_of_state(state), own)
-    # Unlike a warm state, they are the numbers of these weights alone.
+    kept = files_that_fit(folder, own[BILM_CHECKSUM]) if keep_fitting else []
+    # Unlike a warm state, they are the numbers of these weights alone. Their file may be the one that they are mapped
+    # from, which Windows does not replace.
     if (types := model.types) is not None and types.bilm == own[BILM_CHECKSUM]:
-        writers[folder / TYPES] = types.write
+        if types.is_in(folder / TYPES):
+            kept.append(TYPES)
+        else:
+            writers[folder / TYPES] = types.write
     if vocabulary is not None:
         writers[folder / VOCABULARY] = vocabulary.write
     # Files get their names in this order. The configuration comes after all that it describes, so that an interrupted
@@ -219,7 +232,6 @@ def save_native(
         if with_card
         else figure_writers(folder, model.figures if figures is None else figures)
     )
-    kept = files_that_fit(folder, own[BILM_CHECKSUM]) if keep_fitting else []
     removed = {SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, FACTS}.difference(kept)
     write_all(writers, optional=(folder / name for name in sorted(removed)))
 

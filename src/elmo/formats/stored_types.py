@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
-from elmo.formats.files import AnyArray, checksum, map_arrays, write_arrays
+from elmo.formats.files import AnyArray, checksum, map_arrays, read_arrays, write_arrays
 
 TypeStorage = Literal["float16", "float32"]
 """The type that token vectors are stored in. float16 keeps 11 significant bits, and takes half the space."""
@@ -105,6 +105,13 @@ class StoredTypes:
         arrays: dict[str, AnyArray] = {"vectors": self.vectors, **self._index()}
         write_arrays(path, arrays, {_BILM: self.bilm, _INDEX: self.checksum})
 
+    def is_in(self, path: Path) -> bool:
+        """Return whether there is a file that holds the same, and is not damaged."""
+        try:
+            return path.is_file() and read_arrays(path)[1].get(_INDEX) == self.checksum
+        except ElmoError:
+            return False
+
     def _index(self) -> dict[str, AnyArray]:
         words = np.frombuffer(self.text, np.uint8)
         return {"keys": self.keys, "words": words, "ends": self.ends, "row_checksums": self.row_checksums}
@@ -126,17 +133,18 @@ class StoredTypes:
         return self.text[self.ends[row - 1] if row else 0 : self.ends[row]]
 
 
-def read_types(path: Path, width: int) -> StoredTypes:
+def read_types(path: Path, width: int, *, in_memory: bool = False) -> StoredTypes:
     """Open a file of token vectors without reading the vectors.
 
     Args:
         path: The file.
         width: The width P that the vectors must have.
+        in_memory: Whether to read the vectors all the same, of a file that is about to be removed.
 
     Raises:
         ElmoError: If the file is missing, incomplete or damaged, or does not hold what it should.
     """
-    arrays, metadata = map_arrays(path)
+    arrays, metadata = read_arrays(path) if in_memory else map_arrays(path)
     wanted = {"vectors": 2, "keys": 1, "words": 1, "ends": 1, "row_checksums": 1}
     if {name: array.ndim for name, array in arrays.items()} != wanted:
         raise ElmoError(f"{path}: must hold the tensors {', '.join(wanted)}, and nothing else")

@@ -60,4 +60,8 @@ class StoredAsFolder(ABC):
                 path = Path(folder) / name
                 path.parent.mkdir(exist_ok=True)
                 path.write_bytes(files[name])
-            return self.from_disk(folder) if files else self
+            return self._from_temporary(Path(folder)) if files else self
+
+    def _from_temporary(self, folder: Path) -> Self:
+        """Read a folder that is about to be removed."""
+        return self.from_disk(folder)

@@ -19,6 +19,7 @@ from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import Model, load, save_native
 from elmo.formats.model import without_softmax
+from elmo.formats.native import load_native
 from elmo.formats.native_files import CONFIG, TYPES, VOCABULARY, WEIGHTS
 from elmo.integrations.spacy.parts import StoredAsFolder, find_sentences, group_docs
 from elmo.text.choice import is_lower_case
@@ -112,6 +113,12 @@ class CarriesBiLM(StoredAsFolder):
         """Read the model that `to_disk` stored, if any."""
         if (Path(path) / CONFIG).is_file():
             self._loaded = _shared(load(path, with_softmax=False), self.device, self.precision)
+        return self
+
+    def _from_temporary(self, folder: Path) -> Self:
+        if (folder / CONFIG).is_file():
+            model = load_native(folder, is_named=False, with_softmax=False, types_in_memory=True)
+            self._loaded = _shared(model, self.device, self.precision)
         return self
 
 
