@@ -623,6 +623,18 @@ def test_a_shape_larger_than_its_data(tmp_path: Path) -> None:
     assert_refused(source, "weights.th", "damaged")
 
 
+@pytest.mark.parametrize("old", [False, True])
+def test_data_larger_than_its_record(old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older versions of torch believed the size in the pickle, and read on behind the record."""
+    state = {f"{number}": torch.ones(2_000) for number in range(3)}
+    state["shared"] = state["0"].expand(1_000, 2_000)
+    source = write_state(tmp_path / "model", state, _use_new_zipfile_serialization=not old)
+    assert read_state_dict(source / "weights.th").keys() == state.keys()
+    larger = {**state, "1": torch.ones(9_000)}
+    monkeypatch.setattr(torch, "load", lambda *_, **__: larger)
+    assert_refused(source, "weights.th: a damaged torch file (its tensors are larger than its data)")
+
+
 def test_records_of_one_name(tmp_path: Path) -> None:
     """Torch ignores case in names, and would read a record again for each way to write its name."""
     source = write_state(tmp_path / "model", {"x": torch.ones(3)})

@@ -101,9 +101,9 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:4] == _ZIP:  # torch distinguishes its two file formats by the same bytes
-                pickles, num_pickles = _check_records(path, file, num_bytes), 1
+                (pickles, num_stored), num_pickles = _check_records(path, file, num_bytes), 1
             else:
-                pickles, num_pickles = data, _OLD_PICKLES
+                (pickles, num_stored), num_pickles = (data, num_bytes), _OLD_PICKLES
             _check_pickles(path, pickles, num_pickles)
         with warnings.catch_warnings():  # old files have a protocol that torch warns about, though it reads them
             warnings.filterwarnings("ignore", "Detected pickle protocol")
@@ -122,19 +122,30 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
     items = cast("dict[object, object]", found).items()
     if any(isinstance(tensor, torch.Tensor) and tensor.is_complex() for _, tensor in items):
         raise ElmoError(f"{path}: contains complex numbers; only real numbers can be read")
-    return {
-        str(name): Stored(tuple(tensor.shape), partial(_read, tensor))
+    tensors = {
+        str(name): tensor
         for name, tensor in items
         if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.device.type == "cpu"
     }
+    # Older versions of torch take the size of the data from the pickle, and would read what is in memory behind it.
+    # Tensors may share their data.
+    storages = [tensor.untyped_storage() for tensor in tensors.values()]
+    if sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values()) > num_stored:
+        raise ElmoError(f"{path}: a damaged torch file (its tensors are larger than its data); get the file again")
+    return {name: Stored(tuple(tensor.shape), partial(_read, tensor)) for name, tensor in tensors.items()}
 
 
-def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> BinaryIO:
-    """Compare the records of a zip file with their checksums, which torch does not do, and return its pickle."""
+def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> tuple[BinaryIO, int]:
+    """Compare the records of a zip file with their checksums, which torch does not do.
+
+    Returns:
+        The pickle, and the number of bytes of all records.
+    """
     with open_zip(path, file) as archive:
         entries = archive.infolist()
         # torch stores its records uncompressed, but reads compressed ones too.
-        if sum(entry.file_size for entry in entries) > room(num_bytes):
+        unpacked = sum(entry.file_size for entry in entries)
+        if unpacked > room(num_bytes):
             raise ElmoError(f"{path}: unpacks to more than a file of this size can contain")
         if len({entry.filename.lower() for entry in entries}) < len(entries):  # torch ignores case
             raise ElmoError(f"{path}: has two records of the same name; the file is damaged")
@@ -147,7 +158,7 @@ def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> BinaryIO:
         if len(found) != 1 or found[0].file_size > _LARGEST_PICKLE:
             raise ElmoError(f"{path}: has no list of tensors such as torch writes")
         with archive.open(found[0]) as record:  # `archive.read` would unpack more than the size that the file claims
-            return io.BytesIO(b"".join(iter(lambda: record.read(_BLOCK), b"")))
+            return io.BytesIO(b"".join(iter(lambda: record.read(_BLOCK), b""))), unpacked
 
 
 def _check_pickles(path: Path, data: BinaryIO | mmap.mmap, num_pickles: int) -> None:
