@@ -23,8 +23,9 @@ from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
 from elmo.formats.model import STATES, State
 from elmo.schema import require_choice, require_count, require_text
-from elmo.text.choice import FEWEST_TOKENS, MOST_TOKENS, how_to_cut, note_on_words
+from elmo.text.choice import how_to_cut
 from elmo.text.located import LocatedSentence, cut_text
+from elmo.text.suspicion import FEWEST_TOKENS, MOST_TOKENS, note_on_words
 
 if TYPE_CHECKING:
     import torch

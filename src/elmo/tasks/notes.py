@@ -10,7 +10,7 @@ from elmo.formats.model import Model
 from elmo.tasks.elmo.cache import as_read, reads_lower_case
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.task import Task
-from elmo.text.choice import MOST_TOKENS, note_on_words
+from elmo.text.suspicion import MOST_TOKENS, note_on_words
 
 MOST_IN_BOTH, FEWEST_SENTENCES = 0.5, 50
 """With a larger share of sentences that are in the training set, too, a dev set says little. Of fewer sentences than

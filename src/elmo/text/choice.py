@@ -6,7 +6,6 @@ A file is taken for tokenized if its marks (commas, periods, ...) stand between 
 from __future__ import annotations
 
 import codecs
-import math
 import re
 import warnings
 from collections.abc import Sequence
@@ -14,30 +13,20 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
-from unicodedata import normalize
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.conllu import layout_by_name, refuse_tokenizer
-from elmo.text.decoding import check_encoding, describe_non_text, read_blocks, read_lines
+from elmo.text.decoding import check_encoding, describe_non_text, read_blocks
 from elmo.text.languages import require_language_code
 from elmo.text.opening import STDIN, peek_stdin
 from elmo.text.reading import SPLIT, Reading, TextBlock, tokenize_block
 from elmo.text.rules import FULL_STOPS, INNER_MARKS, MARKS, is_not_english, is_split_by_language
-from elmo.text.suspicion import note_on_layout
+from elmo.text.suspicion import note_on_layout, note_on_words
 from elmo.text.tokenizers import language_of, refuse_function
 
 SAMPLE_CHARACTERS, SAMPLE_FILES = 1 << 16, 20
 """How many characters of a text are looked at, and in how many files they are looked for."""
-
-FEWEST_TOKENS = 8
-"""With fewer tokens, the share of unknown ones says nothing."""
-
-ENOUGH_TOKENS = 100
-"""With fewer tokens, the share of unknown ones may differ by chance."""
-
-MOST_TOKENS = 10_000
-"""How many tokens of a text in memory are looked at."""
 
 _MARKS = MARKS + FULL_STOPS + INNER_MARKS
 _OTHERS = "".join(mark for mark in _MARKS if not mark.isascii())
@@ -367,40 +356,3 @@ def unknown_note(
         return None
     sentences, _ = tokenize_block(TextBlock(sample.text, sample.path), reading)
     return note_on_words(own, vocabulary_file, [token for sentence in sentences for token in sentence])
-
-
-def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: Sequence[str]) -> str | None:
-    """Return a sentence about a text that has far more words unknown to the model than its training text had.
-
-    Such a text is cut in another way, or is of another language or kind.
-
-    Args:
-        own: How the model's training text was cut.
-        vocabulary_file: The words of the model, one on each line.
-        tokens: The first tokens of the text. Of fewer than `FEWEST_TOKENS` nothing is said.
-    """
-    if own is None or own.oov_rate is None or vocabulary_file is None or len(tokens) < FEWEST_TOKENS:
-        return None
-    if not vocabulary_file.exists():
-        return None
-    unknown = set(tokens)
-    unknown.difference_update(read_lines(str(vocabulary_file)))
-    share = sum(token in unknown for token in tokens) / len(tokens)
-    expected = min(1.0, 2 * own.oov_rate + 0.05)
-    # A few names make a large share of a short text, so three standard deviations more are allowed there.
-    chance = 3 * math.sqrt(expected * (1 - expected) / len(tokens)) if len(tokens) < ENOUGH_TOKENS else 0.0
-    if share <= expected + chance:
-        return None
-    for form in ("NFC", "NFD"):
-        known = {normalize(form, token) for token in unknown}.intersection(read_lines(str(vocabulary_file)))
-        if sum(token in unknown and normalize(form, token) in known for token in tokens) > share * len(tokens) / 2:
-            return (
-                f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words, most of them only "
-                f"since their letters have another Unicode normal form; convert the text to {form}, for instance by "
-                f"'uconv -x {form.lower()}'"
-            )
-    language = f"in the language of the model ({own.language})" if own.language else "in the model's language"
-    return (
-        f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words ({own.oov_rate:.1%} in its "
-        f"training text); is this text {language}, and cut as that was (tokenizer {own.tokenizer})?"
-    )

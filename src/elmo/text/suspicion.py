@@ -1,12 +1,16 @@
-"""Notices text that is not laid out as it is read, such as CoNLL-U or XML that is read as plain text."""
+"""Notices text that is not laid out as it is read, such as XML read as plain text, or has words that a model lacks."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from unicodedata import normalize
 
+from elmo.config import TextConfig
+from elmo.text.decoding import read_lines
 from elmo.text.rules import FULL_STOPS, MARKS
 
 FEWEST_LINES = 20
@@ -17,6 +21,15 @@ LONGEST_WRAPPED = 120
 
 LONGEST_WORD = 30
 """What is longer has probably no spaces between its words."""
+
+FEWEST_TOKENS = 8
+"""With fewer tokens, the share of unknown ones says nothing."""
+
+ENOUGH_TOKENS = 100
+"""With fewer tokens, the share of unknown ones may differ by chance."""
+
+MOST_TOKENS = 10_000
+"""How many tokens of a text in memory are looked at."""
 
 FEWEST_LETTERS = 10
 """Of fewer letters in another normal form than the rest, nothing is said."""
@@ -125,3 +138,40 @@ def _mixes_forms(sample: str) -> bool:
 def _share(items: Sequence[str], is_so: Callable[[str], bool]) -> float:
     """Return the share of lines or words of which something is true."""
     return sum(map(is_so, items)) / len(items)
+
+
+def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: Sequence[str]) -> str | None:
+    """Return a sentence about a text that has far more words unknown to the model than its training text had.
+
+    Such a text is cut in another way, or is of another language or kind.
+
+    Args:
+        own: How the model's training text was cut.
+        vocabulary_file: The words of the model, one on each line.
+        tokens: The first tokens of the text. Of fewer than `FEWEST_TOKENS` nothing is said.
+    """
+    if own is None or own.oov_rate is None or vocabulary_file is None or len(tokens) < FEWEST_TOKENS:
+        return None
+    if not vocabulary_file.exists():
+        return None
+    unknown = set(tokens)
+    unknown.difference_update(read_lines(str(vocabulary_file)))
+    share = sum(token in unknown for token in tokens) / len(tokens)
+    expected = min(1.0, 2 * own.oov_rate + 0.05)
+    # A few names make a large share of a short text, so three standard deviations more are allowed there.
+    chance = 3 * math.sqrt(expected * (1 - expected) / len(tokens)) if len(tokens) < ENOUGH_TOKENS else 0.0
+    if share <= expected + chance:
+        return None
+    for form in ("NFC", "NFD"):
+        known = {normalize(form, token) for token in unknown}.intersection(read_lines(str(vocabulary_file)))
+        if sum(token in unknown and normalize(form, token) in known for token in tokens) > share * len(tokens) / 2:
+            return (
+                f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words, most of them only "
+                f"since their letters have another Unicode normal form; convert the text to {form}, for instance by "
+                f"'uconv -x {form.lower()}'"
+            )
+    language = f"in the language of the model ({own.language})" if own.language else "in the model's language"
+    return (
+        f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words ({own.oov_rate:.1%} in its "
+        f"training text); is this text {language}, and cut as that was (tokenizer {own.tokenizer})?"
+    )
