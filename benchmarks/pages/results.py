@@ -151,7 +151,8 @@ following, task by task:
   seeds](lab-notes.md#sentiment-in-two-epochs), but by less than in the paper. Both models
   made two epochs at ten times the published rate, and in some seeds the second epoch was worse
   than the first. So these trainings were too short, and their learning rate too high, to
-  compare them with the paper. [At the published
+  compare them with the paper. ELMo at the input alone is [as
+  good](lab-notes.md#where-to-put-elmo-for-sentiment-with-three-seeds) as at both places. [At the published
   rate](lab-notes.md#sentiment-at-the-published-rate-for-two-hours), with one seed, the model with
   ELMo is better on the dev set after each of its seven epochs. In the same two hours the baseline
   makes fifteen. It is then 2.3 points better on the dev set, and 0.5 points worse on the test set.
