@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.utils import estimator_checks as checks
 
 import elmo
+import make_tensorflow
 from elmo import formats
 from elmo.config import TextConfig
 from elmo.embed import pool_tokens
@@ -296,6 +298,25 @@ def test_a_file_that_was_written_over_is_read_again(tmp_path: Path) -> None:
     after = ElmoVectorizer(folder).transform(TEXTS)
     assert np.abs(after - before).max() > 1e-3
     assert np.array_equal(after, ElmoVectorizer(other).transform(TEXTS))
+
+
+@pytest.mark.parametrize("model", ["~", "~/options.json", f"~/{make_tensorflow.PREFIX}"])
+def test_a_model_is_read_again_if_any_of_its_files_changes(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads: list[str]
+) -> None:
+    """Also if it is named by one of its files or by what they have in common, and from the home folder."""
+    make_tensorflow.make(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    if model.endswith(".json"):
+        make(tmp_path)
+    for text in ("a table of results\n", "and more of them\n"):
+        (tmp_path / "results.csv").write_text(text, encoding="utf-8")
+        ElmoVectorizer(model).fit()
+    assert len(loads) == 1
+    os.utime(tmp_path / "options.json", (1, 1))
+    ElmoVectorizer(model).fit()
+    assert len(loads) == 2
 
 
 def test_few_models_are_kept(tmp_path: Path, loads: list[str]) -> None:

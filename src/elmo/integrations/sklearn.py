@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.embed import Embedder, load
+from elmo.embed.embedder import lasting_source
 from elmo.embed.engine import Precision
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import POOLS, Pool
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
-from elmo.formats.sources import as_text
+from elmo.formats.sources import HUB_FILES, as_text
 from elmo.schema import require_choice, shown
 from elmo.text.choice import is_lower_case, tokenizer_of
 from elmo.text.reading import lower
@@ -133,7 +134,8 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
                 raise ElmoError(f"{name}: expected {wanted}, found {shown(value)}")
 
     def _embedder(self) -> Embedder:
-        return _load(as_text(self.model), _state_of(Path(self.model)), self.precision, self.device)
+        source = lasting_source(self.model)
+        return _load(as_text(source), _state_of(source), self.precision, self.device)
 
     def _num_features(self) -> int:
         embedder = self._embedder()
@@ -160,10 +162,17 @@ _FileStates = tuple[tuple[str, int, int], ...]
 """The name of each file of a model, when it was written, and its size."""
 
 
-def _state_of(path: Path) -> _FileStates:
-    """Return the states of a model's files. The time of its folder says nothing of one that was written over."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    found = ((file.name, file.stat()) for file in files if file.exists())
+def _state_of(source: str | Path) -> _FileStates:
+    """Return the states of a model's files, of which there are none if `source` (from `lasting_source`) is a name.
+
+    A file is seldom a model by itself, so that the others in its folder count, too. The time of the folder says nothing
+    of a file that was written over.
+    """
+    if isinstance(source, str):
+        return ()
+    folder = source if source.is_dir() else source.parent
+    files = {source, *(file for kind in HUB_FILES for file in folder.glob(kind))}
+    found = ((file.name, file.stat()) for file in sorted(files) if file.is_file())
     return tuple((name, state.st_mtime_ns, state.st_size) for name, state in found)
 
 
