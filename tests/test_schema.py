@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import numpy as np
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.schema import require_count, require_not_negative, require_positive, require_seed, require_share
+from elmo.schema import (
+    require_choice,
+    require_count,
+    require_not_negative,
+    require_positive,
+    require_seed,
+    require_share,
+)
 from elmo.text.prepare import prepare
 
 
@@ -51,6 +59,14 @@ def test_wrong_values_are_refused(require: Callable[[str, Any], None], value: ob
 )
 def test_right_values_pass(require: Callable[[str, Any], None], value: object) -> None:
     require("n", value)
+
+
+@pytest.mark.parametrize("known", [("top", "all"), {"top": 1, "all": 2}], ids=["names", "mapping"])
+@pytest.mark.parametrize("value", ["mean", ["top"], None], ids=str)
+def test_what_is_none_of_the_names_is_refused(value: object, known: Collection[str]) -> None:
+    require_choice("n", "top", known)
+    with pytest.raises(ElmoError, match=f"^n: {re.escape(repr(value))} is none of top, all$"):
+        require_choice("n", value, known)
 
 
 @pytest.mark.parametrize("key", ["min_count", "max_vocabulary", "max_characters", "workers"])

@@ -217,5 +217,5 @@ def require_text(name: str, value: object) -> None:
 
 def require_choice(name: str, value: object, known: Collection[str]) -> None:
     """Raise an ElmoError unless a value is one of the `known` names."""
-    if value not in known:
+    if not isinstance(value, str) or value not in known:  # a list has no hash, which a mapping asks for
         raise ElmoError(f"{name}: {shown(value)} is none of {', '.join(known)}")
