@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.text.conllu import CONLLU, is_conllu, split_word
+from elmo.text.conllu import CONLLU, conllu_sentences, is_conllu, split_word
 
 WORD = "3\tman's\tman\tNOUN\tNN\tNumber=Sing\t0\troot\t_\tSpaceAfter=No"
 
@@ -55,3 +57,29 @@ def test_a_comment_may_have_tabs() -> None:
 def test_broken_lines_are_refused(line: str, says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         split_word(line, "a, line 1", 3)
+
+
+@pytest.mark.parametrize(
+    ("comment", "wanted"),
+    [
+        ("# sent_id = a-1", "a-1"),
+        ("#sent_id=a-1", "a-1"),
+        ("#  sent_id\t=  a = b\u3000", "a = b"),
+        ("# sent_id =", ""),
+        ("# sent_id a-1", ""),
+        ("# newdoc id = a-1", ""),
+        ("# my sent_id = a-1", ""),
+        ("sent_id = a-1", None),
+        ("# sent_id = a" + 50_000 * " " + "b", "a" + 50_000 * " " + "b"),
+    ],
+    ids=lambda text: str(text)[:30],
+)
+def test_the_id_of_a_sentence(comment: str, wanted: str | None) -> None:
+    """The last one took 25 seconds."""
+    word, begin = "\t".join(["1", "a", *"________"]), time.process_time()
+    if wanted is None:  # no comment
+        with pytest.raises(ElmoError, match="1 column between tabs"):
+            list(conllu_sentences(f"{comment}\n{word}", "a"))
+    else:
+        assert [sentence.id for sentence in conllu_sentences(f"{comment}\n{word}\n", "a")] == [wanted]
+    assert time.process_time() - begin < 2

@@ -21,8 +21,6 @@ CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 EMPTY = "_"
 """What a column holds that has no value."""
 
-_SENT_ID = re.compile(r"#\s*sent_id\s*=\s*(.*?)\s*")
-
 _NO_WORD = re.compile(r"\d+[-.]\d+")
 """Numbers of lines that are not words: several words written as one ("1-2"), or a word left out of the text ("8.1")."""
 
@@ -120,8 +118,8 @@ def conllu_sentences(text: str, path: str, line: int = 1) -> Iterator[ConlluSent
             sentence = None
         else:
             sentence = sentence or ConlluSentence(number)
-            if found := _SENT_ID.fullmatch(content):
-                sentence.id = found[1]
+            if (found := _sent_id(content)) is not None:
+                sentence.id = found
             elif (columns := split_word(content, f"{path}, line {number}", len(sentence.words) + 1)) is not None:
                 if not columns[1].strip():
                     raise ElmoError(f"{path}, line {number}: the word is empty")
@@ -130,3 +128,10 @@ def conllu_sentences(text: str, path: str, line: int = 1) -> Iterator[ConlluSent
         start += len(content) + 1
     if sentence is not None and sentence.words:
         yield sentence
+
+
+def _sent_id(line: str) -> str | None:
+    """Return the id in a comment such as "# sent_id = 3", or None if the line is none."""
+    # By parts, since a pattern that ends in `(.*?)\s*` takes minutes for a line of many spaces.
+    name, mark, found = line.partition("=")
+    return found.strip() if mark and name.startswith("#") and name[1:].strip() == "sent_id" else None
