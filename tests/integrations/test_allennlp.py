@@ -63,6 +63,29 @@ def carried(batches: list[list[list[str]]]) -> Iterator[list[Array]]:
 # --- Elmo
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"num_output_representations": 0}, "num_output_representations: 0 is not positive"),
+        ({"num_output_representations": 1.0}, "num_output_representations: expected a whole number, found 1.0"),
+        ({"dropout": 2.0}, r"dropout: 2\.0 is not in \[0, 1\)"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], says: str, files: tuple[str, str]) -> None:
+    with pytest.raises(ElmoError, match=f"^{says}$"):
+        Elmo(*files, **({"num_output_representations": 1} | arguments))
+    with pytest.raises(ElmoError, match=f"^{says}$"):
+        Elmo.from_pretrained(Path(files[1]), **arguments)
+
+
+@pytest.mark.parametrize("words", [None, ["A", "play"]], ids=str)
+def test_numbers_of_words_must_be_a_tensor(words: list[str] | None, files: tuple[str, str]) -> None:
+    layer = Elmo(*files, 1, vocab_to_cache=words)
+    with pytest.raises(ElmoError, match=r"^word_inputs: expected a tensor, found list$"):
+        layer(batch_to_ids([["A"]]), [[1]])
+
+
 def test_elmo_has_the_arguments_of_allennlp_and_no_others() -> None:
     ours = inspect.signature(Elmo.__init__).parameters
     assert [(p.name, p.default) for p in list(ours.values())[1:]] == list(PARAMETERS.items())

@@ -25,6 +25,7 @@ from elmo.formats.sources import fetch_pair, refuse_address
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule, ElmoOptions
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.schema import require_whole
 from elmo.targets import alone_in, require_folder
 from elmo.text.characters import NUM_CHARACTERS, SHORTEST, encode_words, refuse_string
 
@@ -290,13 +291,17 @@ def batch_to_ids(batch: Iterable[Iterable[str]], max_characters: int = NUM_CHARA
         torch.Size([2, 3, 50])
 
     Raises:
-        ElmoError: If a sentence is a string, or `max_characters` has no room for a character.
+        ElmoError: If a sentence is a string or anything else but tokens, or `max_characters` has no room for a
+            character.
     """
+    require_whole("max_characters", max_characters)
     if max_characters < SHORTEST:
         raise ElmoError(f"max_characters: {max_characters} has no room for a character; use {SHORTEST} or more")
     sentences: list[list[str]] = []
     for number, sentence in enumerate(batch):
         refuse_string(sentence, number)
+        if not isinstance(sentence, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ElmoError(f"sentence {number}: expected a list of tokens, found {type(sentence).__name__}")
         sentences.append(list(sentence))
     longest = max(map(len, sentences), default=0)
     ids = np.zeros((len(sentences), longest, max_characters), dtype=np.int64)

@@ -17,8 +17,8 @@ from elmo.formats.model import Model
 from elmo.formats.renames import require_shape
 from elmo.integrations.allennlp.modules import ElmoBiLm, ScalarMix
 from elmo.nn.bilm import BiLM
-from elmo.nn.elmo import WordCache, require_batch
-from elmo.schema import shown
+from elmo.nn.elmo import WordCache, require_batch, require_numbers
+from elmo.schema import require_count, require_share, shown
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -47,7 +47,8 @@ class Elmo(plain.Elmo):
             and `mask` as that does; or a biLM or `Elmo` of this package, whose biLM is then shared.
 
     Raises:
-        ElmoError: If the files cannot be read, or both they and `module` are given.
+        ElmoError: If the files cannot be read, or both they and `module` are given; if there is no mix, or `dropout` is
+            no probability.
     """
 
     def __init__(
@@ -90,6 +91,8 @@ class Elmo(plain.Elmo):
         top_only: bool = False,
         stateful: bool = True,
     ) -> None:
+        require_count("num_output_representations", num_output_representations)
+        require_share("dropout", dropout)
         # The parent's constructor is left out, since it would make submodules under other names. So all attributes that
         # its methods use are set here, or are properties below.
         nn.Module.__init__(self)
@@ -172,6 +175,8 @@ class Elmo(plain.Elmo):
         return from_params(cls, params, vocab)
 
     def _layers(self, inputs: Tensor | None, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
+        if word_inputs is not None:
+            require_numbers(word_inputs)
         if word_inputs is None or not self._has_cached_vocab:
             inputs = require_batch(inputs)
             leading, numbers = inputs.shape[:-2], None
