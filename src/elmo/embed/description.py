@@ -68,8 +68,10 @@ class VectorFile:
 def find_vectors(path: Path) -> VectorFile | None:
     """Read what a file says about itself, or return None if it is no file of vectors.
 
+    A damaged HDF5 file also gives None: it may be a model's, and reading it as one will tell what is wrong.
+
     Raises:
-        ElmoError: If the file is damaged, or needs a package that is not installed.
+        ElmoError: If a file of another format is damaged, or needs a package that is not installed.
     """
     readers = {".h5": _read_hdf5, ".hdf5": _read_hdf5, ".npz": _read_npz, ".parquet": _read_parquet}
     read = readers.get(path.suffix.lower())
