@@ -308,6 +308,22 @@ def test_arrays_are_sent_where_files_in_memory_are_forbidden(monkeypatch: pytest
     assert np.array_equal(got, np.ones((2, 3)))
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_arrays_without_room_in_a_memory_file(monkeypatch) -> None:
+    """They are handed over as on systems that have none, and the file is closed."""
+    opened = []
+
+    def create(_: str) -> int:
+        opened.append(os.open("/dev/full", os.O_WRONLY))
+        return opened[-1]
+
+    monkeypatch.setattr(os, "memfd_create", create, raising=False)
+    (got,) = unpack(pack([np.ones((2, 3), np.float32)]))
+    assert np.array_equal(got, np.ones((2, 3)))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
+
+
 def test_a_worker_of_a_pool_starts_no_processes(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiprocessing.current_process", lambda: SimpleNamespace(daemon=True))
     with pytest.raises(ElmoError, match="devices: this process may start no others"):

@@ -46,8 +46,12 @@ def pack(arrays: list[Array]) -> Parcel:
         number = os.memfd_create("elmo")
     except OSError:  # some systems forbid them
         return Parcel(arrays)
-    for array in arrays:
-        _write(number, array)
+    try:
+        for array in arrays:
+            _write(number, array)
+    except OSError:  # some systems limit the memory that they take
+        os.close(number)
+        return Parcel(arrays)
     _open_files.append(number)
     return Parcel(None, os.getpid(), number, [array.shape for array in arrays])
 
