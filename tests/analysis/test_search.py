@@ -394,6 +394,23 @@ def test_a_kill_while_all_is_put_together_loses_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
+def test_an_index_is_on_the_disk_before_it_has_its_name(
+    model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a power cut could leave empty files in a folder that counts as complete."""
+    (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
+    folder, synced, fsync = tmp_path / "index", set[int](), os.fsync
+
+    def note(number: int) -> None:
+        if not folder.exists():
+            synced.add(os.fstat(number).st_ino)
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", note)
+    build_index(model, [str(tmp_path / "text.conllu")], folder, tagged="upos")
+    assert [path.name for path in folder.rglob("*") if path.is_file() and path.stat().st_ino not in synced] == []
+
+
 def test_a_kill_after_all_is_put_together_does_not_stop_another_text(
     model: Embedder, text: str, tmp_path: Path, monkeypatch
 ) -> None:

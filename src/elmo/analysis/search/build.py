@@ -36,7 +36,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.progress import show_progress
 from elmo.schema import require_choice
-from elmo.targets import JOB, require_parent, unfinished_folder, work_folder_of
+from elmo.targets import JOB, require_parent, sync, unfinished_folder, work_folder_of
 from elmo.text.reading import Reading
 
 PART_TOKENS = 1 << 20
@@ -238,6 +238,9 @@ def _complete(work: Path, folder: Path, facts: dict[str, Any]) -> None:
     for path in (*work.glob(PARTS), work / TRAINED):  # TRAINED is last, since parts cannot be read without it
         path.rename(work / NEW / path.name)
     write_json(work / NEW / DESCRIPTION, facts)
+    for path in (work / NEW).rglob("*"):
+        if path.is_file():
+            sync(path)  # otherwise a power cut could leave empty files in a folder that counts as complete
     if folder.exists():
         folder.rename(work / OLD)
     (work / NEW).rename(folder)
