@@ -70,6 +70,22 @@ def test_a_result_is_not_written_to_a_file_called_dash() -> None:
         require_new_file(Path("-"))
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("a\0b.h5", r"a\\x00b\.h5': holds a NUL character, which no name can; choose another name$"),
+        ("x" * 250, r"x: the name is too long; choose a shorter one$"),
+        (f"{'x' * 300}/a.h5", r"there is no folder .*x; make it first$"),
+        ("a\0b/a.h5", r"there is no folder .*b; make it first$"),
+    ],
+    ids=lambda text: ascii(text[:9]),
+)
+def test_a_name_that_no_file_can_have_is_refused(name: str, says: str, tmp_path: Path) -> None:
+    """The name of the unfinished work is longer by 12 characters."""
+    with pytest.raises(ElmoError, match=says):
+        require_new_file(tmp_path / name)
+
+
 def test_a_disk_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(code: int) -> None:
         def flock(*_: object) -> None:

@@ -49,13 +49,23 @@ def is_full_disk(error: OSError) -> bool:
 
 
 def require_parent(path: Path) -> None:
-    """Refuse a path whose folder does not exist, one that has no name, such as `/`, and `-`, which means a stream."""
+    """Refuse a path whose folder does not exist, one that has no name, such as `/`, and `-`, which means a stream.
+
+    A name that the system can't have is refused, too.
+    """
     if str(path) == "-":
         raise ElmoError("-: results are not written to standard output; name a file or folder")
     if not path.absolute().name:
         raise ElmoError(f"{path}: can't be written to; name a file or folder in it")
-    if not path.absolute().parent.is_dir():
+    if not os.path.isdir(path.absolute().parent):  # noqa: PTH112 - Path.is_dir raises errors of names that are too long
         raise ElmoError(f"{path}: there is no folder {path.parent}; make it first")
+    try:
+        work_folder_of(path.absolute()).lstat()  # its name is longer, and the first that is written to
+    except ValueError:
+        raise ElmoError(f"{str(path)!r}: holds a NUL character, which no name can; choose another name") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise ElmoError(f"{path}: the name is too long; choose a shorter one") from None
 
 
 def require_file_target(path: Path) -> None:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from bridge import WORDS, assert_equal, make_model
 from elmo import formats
+from elmo.embed.embedder import lasting_source
 from elmo.errors import ElmoError
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import CHANGES, OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, write
@@ -48,6 +49,17 @@ def change(folder: Path, **changes: Any) -> None:
 
 def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
     assert_refused(tmp_path / "nowhere", "nowhere", "no such file")
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 300, "x" * 300 + ".hdf5", "They saw a new play . " * 20, "a\0b"], ids=lambda name: ascii(name[:9])
+)
+def test_a_name_that_no_file_can_have(name: str, tmp_path: Path) -> None:
+    """Such as a text where its file is expected."""
+    assert_refused(tmp_path / name, "no such file or folder")
+    with pytest.raises(ElmoError, match=r": no such file or folder$"):
+        formats.load(name)
+    assert lasting_source(name) == name
 
 
 def test_an_empty_name(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

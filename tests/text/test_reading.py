@@ -300,6 +300,15 @@ def test_expand(tmp_path):
             expand([str(tmp_path / pattern)])
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "They saw a new play . " * 20, "a\0b"], ids=lambda name: ascii(name[:9]))
+def test_names_that_no_file_can_have(name):
+    """Such as a text where its file is expected."""
+    with pytest.raises(ElmoError, match=f"^{re.escape(name)}: no such file$"):
+        expand(name)
+    with pytest.raises(ElmoError, match=f"{re.escape(name)}: no file matches$"):
+        expand(f"*{name}")
+
+
 def test_missing_files(tmp_path):
     with pytest.raises(ElmoError, match="no such file"):
         list(read_lines(tmp_path / "none.txt"))

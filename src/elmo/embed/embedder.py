@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -225,7 +226,7 @@ def lasting_source(source: str | Path) -> str | Path:
         return source
     path = local_path(source)
     # A checkpoint of TensorFlow is named by what its files have in common, which is itself no file.
-    is_path = path.exists() or prefix_of(path) is not None
+    is_path = os.path.exists(path) or prefix_of(path) is not None  # noqa: PTH110 - Path's would raise errors
     return path.absolute() if is_path else source  # or else a repository on the Hub
 
 

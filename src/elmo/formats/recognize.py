@@ -7,6 +7,7 @@ files that belong to a file: published weights, options and softmax have names o
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any, cast
@@ -93,14 +94,17 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
     if is_download(source):
         return _load_download(str(source), with_softmax)
     path = local_path(source)
-    # A checkpoint may be named by its prefix, which is the name of no file: `exists` comes only after it.
-    if not path.is_dir() and (prefix := prefix_of(path)):
+    is_there = os.path.exists(path)  # noqa: PTH110 - Path.exists raises errors of names that are too long
+    if is_there and path.is_dir():
+        return _load_folder(path, with_softmax)
+    # A checkpoint may be named by its prefix, which is the name of no file.
+    if prefix := prefix_of(path):
         return load_tensorflow(prefix, with_softmax=with_softmax)
-    if isinstance(source, str) and not path.exists() and is_hub_name(source):
+    if is_there:
+        return _load_file(path, with_softmax)
+    if isinstance(source, str) and is_hub_name(source):
         return _load_hub(source, with_softmax)
-    if not path.exists():
-        raise ElmoError(f"{path}: no such file or folder")
-    return _load_folder(path, with_softmax) if path.is_dir() else _load_file(path, with_softmax)
+    raise ElmoError(f"{path}: no such file or folder")
 
 
 def _load_bundled(name: str, with_softmax: bool) -> Model:

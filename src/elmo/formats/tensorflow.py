@@ -7,6 +7,7 @@ the rest.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -89,7 +90,8 @@ def prefix_of(path: Path) -> Path | None:
     if not name:
         return None
     prefix = path.with_name(name)
-    return prefix if prefix.with_name(prefix.name + INDEX).is_file() else None
+    index = prefix.with_name(prefix.name + INDEX)
+    return prefix if os.path.isfile(index) else None  # noqa: PTH113 - Path.is_file raises errors of names too long
 
 
 def _options(prefix: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -80,25 +81,27 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
     for pattern in map(str, [patterns] if isinstance(patterns, str | Path) else patterns):
         if not pattern:
             raise ElmoError("the name of a file is empty; is it a variable that is not set?")
-        # The shell's `<(command)` is a named pipe. A file whose name looks like a glob is still that file.
         if pattern == STDIN and STDIN in paths:
             raise ElmoError("-: standard input is named twice, and can be read only once")
-        if pattern == STDIN or Path(pattern).is_file() or Path(pattern).is_fifo():
+        # The shell's `<(command)` is a named pipe. A file whose name looks like a glob is still that file.
+        if pattern == STDIN:
+            paths.append(pattern)
+        elif not os.path.exists(pattern):  # noqa: PTH110 - Path.exists raises errors of names that are too long
+            if not glob.has_magic(pattern):
+                raise ElmoError(f"{pattern}: no such file")
+            found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())  # noqa: PTH207
+            if not found:
+                raise ElmoError(f"{pattern}: no file matches")
+            paths += found
+        elif Path(pattern).is_file() or Path(pattern).is_fifo():
             paths.append(pattern)
         elif (Path(pattern) / "model.safetensors").is_file():
             raise ElmoError(f"{pattern}: is a model and not a text; name the model first, and then the text")
         elif Path(pattern).is_dir():
             inside = "*.txt" if any(map(Path.is_file, Path(pattern).iterdir())) else "**/*.txt"
             raise ElmoError(f"{pattern}: is a folder; name its files, for example '{Path(pattern) / inside}'")
-        elif Path(pattern).exists():
-            raise ElmoError(f"{pattern}: is a device; write what it gives to a file, and name that")
-        elif not glob.has_magic(pattern):
-            raise ElmoError(f"{pattern}: no such file")
         else:
-            found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())  # noqa: PTH207
-            if not found:
-                raise ElmoError(f"{pattern}: no file matches")
-            paths += found
+            raise ElmoError(f"{pattern}: is a device; write what it gives to a file, and name that")
     return paths
 
 

@@ -8,6 +8,7 @@ vectors for each part of the text that is done.
 from __future__ import annotations
 
 import filecmp
+import os
 import shutil
 import time
 from collections.abc import Generator, Iterable, Sequence
@@ -121,7 +122,7 @@ def build_index(
         ```
     """
     folder, start = Path(folder), time.perf_counter()
-    if folder.is_symlink():
+    if os.path.islink(folder):  # noqa: PTH114 - Path.is_symlink raises errors of names that are too long
         folder = folder.resolve()  # where the index is made: a folder cannot take the place of the link itself
     require_embedder(embedder)
     weights = single_layer_weights(layer, embedder.num_layers)
