@@ -21,6 +21,9 @@ BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259
 Models read every id plus 1, since 0 is the mask of padded tokens.
 """
 
+DIRECTIONS = ("forward", "backward")
+"""The names of a biLM's directions. One of a single direction has the first."""
+
 FORGET_BIAS = 1.0
 """Added to the forget gate of LSTMs at run time. The stored bias does not include it."""
 
@@ -163,9 +166,14 @@ class BiLMConfig:
         return self.lstm.n_layers + 1
 
     @property
+    def directions(self) -> tuple[str, ...]:
+        """The names of the directions, "forward" and, if there is one, "backward"."""
+        return DIRECTIONS if self.bidirectional else DIRECTIONS[:1]
+
+    @property
     def width(self) -> int:
         """The width D of every layer, which is that of all directions together."""
-        return self.lstm.projection_dim * (2 if self.bidirectional else 1)
+        return self.lstm.projection_dim * len(self.directions)
 
 
 @dataclass(frozen=True)

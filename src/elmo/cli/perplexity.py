@@ -64,6 +64,7 @@ def command(
     The columns of --sentences are the number of tokens, the number of tokens outside the vocabulary, the log
     probability (base e) in each direction, the perplexity, and the tokens.
     """
+    from elmo.config import DIRECTIONS
     from elmo.formats import load
     from elmo.nn.devices import use_device
     from elmo.pretrain.perplexity import Perplexity, score_sentences
@@ -77,14 +78,14 @@ def command(
     result = Perplexity.of(
         _print_scores(show_progress("scoring", "sentences", None, scores), sentences), ", ".join(map(str, paths))
     )
-    names = ("forward", "backward")[: len(result.directions)]
-    each = ", ".join(f"{name} {perplexity_text(value)}" for name, value in zip(names, result.directions, strict=True))
+    of_directions = dict(zip(DIRECTIONS, result.directions, strict=False))
+    each = ", ".join(f"{name} {perplexity_text(value)}" for name, value in of_directions.items())
     print_result(
         f"perplexity {perplexity_text(result.mean)} ({each}) on {counted(result.num_tokens, 'token')} in "
         f"{counted(result.num_sentences, 'sentence')}, {result.oov_rate:.2%} outside of the vocabulary{choice}",
         {
             "perplexity": result.mean,
-            **{f"{name}_perplexity": value for name, value in zip(names, result.directions, strict=True)},
+            **{f"{name}_perplexity": value for name, value in of_directions.items()},
             "num_sentences": result.num_sentences,
             "num_tokens": result.num_tokens,
             "oov_rate": result.oov_rate,

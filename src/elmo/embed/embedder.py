@@ -165,10 +165,7 @@ class Embedder(SentenceEmbedder):
             return None
         lstm = self.config.lstm
         shapes = [(lstm.n_layers, num_sentences, width) for width in (lstm.projection_dim, lstm.dim)]
-        state = tuple(
-            StateArrays(*(np.zeros(shape, np.float32) for shape in shapes))
-            for _ in range(2 if self.config.bidirectional else 1)
-        )
+        state = tuple(StateArrays(*(np.zeros(shape, np.float32) for shape in shapes)) for _ in self.config.directions)
         if self._state is not None:
             known = range(min(num_sentences, self._state[0].hidden.shape[1]))
             _put_rows(state, known, _take_rows(self._state, known))
@@ -182,7 +179,7 @@ class Embedder(SentenceEmbedder):
             return self.engine.run(vectors, batch, options.weights, before)
         # Layer 0 alone needs no LSTM, unless its state is to be carried. Both directions read the same layer 0.
         layer = vectors[batch.tokens[batch.inner]] * np.float32(options.weights[0])
-        return np.concatenate([layer] * (2 if self.config.bidirectional else 1), axis=1), before
+        return np.concatenate([layer] * len(self.config.directions), axis=1), before
 
     def _finish(self, arrays: list[NDArray[np.float32]], options: EmbeddingOptions) -> list[NDArray[np.float32]]:
         """Pool the arrays, or copy them, since a view of one sentence would keep its whole batch in memory."""

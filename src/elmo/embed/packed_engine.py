@@ -51,8 +51,9 @@ class PackedEngine:
             make_encode(model, of_types), model.config.lstm.projection_dim, stored=model.current_types
         )
         self._kernels, weights, lstm = kernels_for(precision), model.weights, model.config.lstm
-        names = ("forward_lstm", "backward_lstm")[: 2 if model.config.bidirectional else 1]
-        self._directions = [_Direction(lstm, weights, name, self._kernels, precision) for name in names]
+        self._directions = [
+            _Direction(lstm, weights, f"{name}_lstm", self._kernels, precision) for name in model.config.directions
+        ]
 
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None

@@ -240,7 +240,7 @@ def lstm_shapes(config: BiLMConfig) -> dict[str, Shape]:
     """Return the shapes of a biLM's LSTM layers, of all directions."""
     lstm = config.lstm
     shapes: dict[str, Shape] = {}
-    for direction in ("forward", "backward")[: 2 if config.bidirectional else 1]:
+    for direction in config.directions:
         for number in range(lstm.n_layers):
             layer = f"{direction}_lstm.layers.{number}"
             shapes[f"{layer}.weight_ih"] = shapes[f"{layer}.weight_hh"] = (4 * lstm.dim, lstm.projection_dim)

@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from elmo.config import DIRECTIONS
 from elmo.pretrain.perplexity import Perplexity, perplexity_of
 from elmo.progress import show_progress
 from elmo.training.metrics import MetricsFile, Row
@@ -91,7 +92,7 @@ class Reporter:
             row = {"step": progress.step, "predictions": predictions, "seconds": progress.seconds}
         if heldout is not None:
             row["heldout_perplexity"] = heldout.mean
-            for direction, value in zip(("forward", "backward"), heldout.directions, strict=False):
+            for direction, value in zip(DIRECTIONS, heldout.directions, strict=False):
                 row[f"heldout_{direction}_perplexity"] = value
 
         def write() -> None:
@@ -132,7 +133,7 @@ class Reporter:
             "learning_rate": run.optimizer.learning_rate,
             "loss": sum(losses) / len(losses),
         }
-        for direction, loss in zip(("forward", "backward"), losses, strict=False):
+        for direction, loss in zip(DIRECTIONS, losses, strict=False):
             row[f"{direction}_perplexity"] = perplexity_of(loss)
         return row
 
@@ -154,6 +155,6 @@ class Reporter:
 def progress_text(row: Row) -> str:
     """Format a row of metrics for the progress line."""
     parts = [f"{row['tokens_per_second']:,.0f} tokens/s", f"loss {row['loss']:.3f}"]
-    perplexities = [row[k] for k in ("forward_perplexity", "backward_perplexity") if k in row]
+    perplexities = [row[key] for name in DIRECTIONS if (key := f"{name}_perplexity") in row]
     parts.append("perplexity " + "/".join(perplexity_text(value, 1) for value in perplexities))
     return ", ".join(parts)

@@ -218,7 +218,7 @@ class ElmoLstm(_Renamed):
         self._config, lstm = bilm.config.lstm, bilm.config.lstm
         self.input_size = self.hidden_size = lstm.projection_dim
         self.cell_size, self.num_layers = lstm.dim, lstm.n_layers
-        self._directions = ["forward", "backward"][: len(bilm.directions)]
+        self._directions = bilm.config.directions
         for name, stack in zip(self._directions, bilm.directions, strict=True):
             for number, part in enumerate(stack.layers):
                 self.add_module(f"{name}_layer_{number}", part)
@@ -356,8 +356,7 @@ class ElmoBiLm(nn.Module):
         else:
             embedded = self._token_embedder(require_batch(inputs))
             vectors, mask = embedded["token_embedding"], embedded["mask"]
-        num_directions = 2 if self.model.config.bidirectional else 1
-        first = torch.cat([vectors] * num_directions, dim=2) * mask.unsqueeze(2)
+        first = torch.cat([vectors] * len(self.model.config.directions), dim=2) * mask.unsqueeze(2)
         return {"activations": [first, *self._elmo_lstm(vectors, mask)], "mask": mask}
 
     def create_cached_cnn_embeddings(self, tokens: Sequence[str]) -> None:
