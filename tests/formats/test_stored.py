@@ -26,8 +26,13 @@ from elmo.formats.stored import (
     StoredSoftmax,
     StoredState,
     bilm_shapes,
+    put_rows,
     softmax_shapes,
+    take_first_rows,
+    take_rows,
+    with_first_rows,
 )
+from elmo.nn import bilm as tensors
 from elmo.nn.bilm import BiLM
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import AdaptiveSoftmax, Softmax
@@ -174,3 +179,36 @@ def test_a_child_that_was_forked_while_a_thread_built_a_model_does_not_wait_for_
     goes_on.set()
     thread.join()
     assert status == 0
+
+
+def make_state(num_rows: int) -> tuple[StateArrays, ...]:
+    random = np.random.default_rng(num_rows)
+    return tuple(
+        StateArrays(*(random.random((2, num_rows, width)).astype(np.float32) for width in (3, 5))) for _ in range(2)
+    )
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        for part, expected in zip(one, other, strict=True):
+            np.testing.assert_array_equal(part, expected)
+
+
+@pytest.mark.parametrize("num_rows", [0, 2, 4, 6])
+def test_rows_of_states_are_those_of_tensors(num_rows: int) -> None:
+    """The first rows of arrays are taken and replaced as those of tensors are in `nn.bilm`."""
+    state, new = make_state(4), make_state(num_rows)
+    built = StoredState(state).build()
+    found = take_first_rows(state, num_rows)
+    assert_same(found, tensors.first_rows(built, num_rows))
+    assert not any(np.shares_memory(a.cell, b.cell) for a, b in zip(found, state, strict=True))
+    assert_same(with_first_rows(state, new), tensors.replace_rows(built, StoredState(new).build()))
+    assert with_first_rows(None, new) is new
+
+
+def test_some_rows_of_a_state_are_replaced() -> None:
+    state, new = make_state(4), make_state(2)
+    others = take_rows(state, [0, 2])
+    put_rows(state, [3, 1], new)
+    assert_same(take_rows(state, [3, 1]), new)
+    assert_same(take_rows(state, [0, 2]), others)

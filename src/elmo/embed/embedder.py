@@ -15,13 +15,12 @@ from elmo.embed.batching import PackedBatch, Sentence, plan_batches
 from elmo.embed.engine import Precision, make_engine
 from elmo.embed.fingerprint import fingerprint
 from elmo.embed.layers import Layers
-from elmo.embed.packed_engine import States
 from elmo.embed.pooling import Pool, pool_tokens
 from elmo.embed.sentence_embedder import EmbeddedWindow, EmbeddingOptions, SentenceEmbedder
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, State, require_model, require_warm_state
 from elmo.formats.sources import is_bundled, is_download, local_path, require_source
-from elmo.formats.stored import StateArrays
+from elmo.formats.stored import StateArrays, States, put_rows, take_first_rows, take_rows, with_first_rows
 from elmo.formats.tensorflow import prefix_of
 from elmo.nn.processor import means_processor, name_of
 from elmo.text.characters import number_types
@@ -143,15 +142,15 @@ class Embedder(SentenceEmbedder):
         vectors = self.engine.cache.vectors(types)
         for indices in plan_batches([len(sentence) for sentence in window], self.batch_tokens, size):
             batch = PackedBatch.of([numbered[index] for index in indices])
-            before = _take_rows(state, indices) if options.carry and state else state
+            before = take_rows(state, indices) if options.carry and state else state
             mixed, after = self._run(vectors, batch, options, before)
             if not np.isfinite(mixed).all():
                 raise ElmoError(_not_finite(options.weights))
             arrays.update(zip(indices, self._finish(batch.split(mixed), options), strict=True))
             if options.carry and state and after:
-                _put_rows(state, indices, after)
+                put_rows(state, indices, after)
         if options.carry and state:
-            self._state = _with_other_rows(state, self._state)
+            self._state = with_first_rows(self._state, state)
         return [arrays[index] for index in range(len(window))]
 
     def _before(self, num_sentences: int, options: EmbeddingOptions) -> States | None:
@@ -163,13 +162,11 @@ class Embedder(SentenceEmbedder):
             return require_warm_state(self._warm_state)
         if not options.carry:
             return None
+        if self._state is not None:
+            return take_first_rows(self._state, num_sentences)
         lstm = self.config.lstm
         shapes = [(lstm.n_layers, num_sentences, width) for width in (lstm.projection_dim, lstm.dim)]
-        state = tuple(StateArrays(*(np.zeros(shape, np.float32) for shape in shapes)) for _ in self.config.directions)
-        if self._state is not None:
-            known = range(min(num_sentences, self._state[0].hidden.shape[1]))
-            _put_rows(state, known, _take_rows(self._state, known))
-        return state
+        return tuple(StateArrays(*(np.zeros(shape, np.float32) for shape in shapes)) for _ in self.config.directions)
 
     def _run(
         self, vectors: NDArray[np.float32], batch: PackedBatch, options: EmbeddingOptions, before: States | None
@@ -259,24 +256,3 @@ def _tokens_on(gpu: torch.device, model: Model) -> int:
     import torch
 
     return tokens_that_fit(torch.cuda.get_device_properties(gpu).total_memory, model.config.lstm.dim)
-
-
-def _take_rows(state: States, rows: Sequence[int]) -> States:
-    return tuple(StateArrays(*(part[:, list(rows)] for part in direction)) for direction in state)
-
-
-def _put_rows(state: States, rows: Sequence[int], new: States) -> None:
-    """Replace `rows` of `state` by those of `new`."""
-    for before, after in zip(state, new, strict=True):
-        for old, part in zip(before, after, strict=True):
-            old[:, list(rows)] = part
-
-
-def _with_other_rows(new: States, old: States | None) -> States:
-    """Return `new` followed by the rows of `old` beyond its own: after a smaller batch, the others are unchanged."""
-    if old is None:
-        return new
-    return tuple(
-        StateArrays(*(np.concatenate([n, o[:, n.shape[1] :]], axis=1) for o, n in zip(before, after, strict=True)))
-        for before, after in zip(old, new, strict=True)
-    )

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmo.embed.batching import PackedBatch
-from elmo.embed.packed_engine import States
 from elmo.embed.type_cache import TypeCache
 from elmo.formats.model import ToIds
-from elmo.formats.stored import StateArrays
+from elmo.formats.stored import StateArrays, States
 from elmo.formats.stored_types import StoredTypes
 from elmo.nn.bilm import BiLM, TokenEncoder
 from elmo.nn.devices import run_together

@@ -15,16 +15,13 @@ from elmo.embed.type_cache import TypeCache
 from elmo.embed.type_encoder import make_encode
 from elmo.formats.files import as_float32
 from elmo.formats.model import Model
-from elmo.formats.stored import StateArrays, Weights
+from elmo.formats.stored import StateArrays, States, Weights
 
 Array = NDArray[np.float32]
 
 GATE_ROWS = 128
 """Maximum number of tokens whose gates are computed at a time: enough for the product of their inputs to run at full
 speed, and few enough for the gates to be in the processor's cache still when the recurrence reads them."""
-
-States = tuple[StateArrays, ...]
-"""The state of each direction."""
 
 
 class PackedEngine:

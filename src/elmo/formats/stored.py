@@ -163,11 +163,46 @@ class StateArrays(NamedTuple):
     cell: NDArray[np.float32]
 
 
+States = tuple[StateArrays, ...]
+"""The LSTM state of each direction, forward first."""
+
+
+def take_first_rows(state: States, batch_size: int) -> States:
+    """Return a copy of the first rows, with zeros for rows that `state` does not have (as `nn.bilm.first_rows`)."""
+
+    def cut(part: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.pad(part[:, :batch_size], ((0, 0), (0, max(0, batch_size - part.shape[1])), (0, 0)))
+
+    return tuple(StateArrays(*map(cut, direction)) for direction in state)
+
+
+def with_first_rows(old: States | None, new: States) -> States:
+    """Return `old` with as many of its first rows replaced as `new` has (as `nn.bilm.replace_rows`)."""
+    if old is None:
+        return new
+    return tuple(
+        StateArrays(*(np.concatenate([n, o[:, n.shape[1] :]], axis=1) for o, n in zip(before, after, strict=True)))
+        for before, after in zip(old, new, strict=True)
+    )
+
+
+def take_rows(state: States, rows: Sequence[int]) -> States:
+    """Return a copy of some rows."""
+    return tuple(StateArrays(*(part[:, list(rows)] for part in direction)) for direction in state)
+
+
+def put_rows(state: States, rows: Sequence[int], new: States) -> None:
+    """Write `new` into some rows of `state`."""
+    for before, after in zip(state, new, strict=True):
+        for old, part in zip(before, after, strict=True):
+            old[:, list(rows)] = part
+
+
 @dataclass(frozen=True)
 class StoredState:
     """The LSTM state of each direction as arrays."""
 
-    directions: tuple[StateArrays, ...]
+    directions: States
 
     def build(self) -> BiLMState:
         """Make the tensors, on the CPU."""
