@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,6 +39,19 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def ends_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let files that are opened for writing text end lines as on Windows, unless they say how."""
+    opened = Path.open
+
+    def end_lines(self: Path, mode: str = "r", *others: Any, newline: str | None = None, **options: Any) -> Any:
+        if newline is None and "b" not in mode and "r" not in mode and len(others) < 4:
+            newline = "\r\n"
+        return opened(self, mode, *others, **options, **({} if newline is None else {"newline": newline}))
+
+    monkeypatch.setattr(Path, "open", end_lines)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

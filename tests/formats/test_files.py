@@ -82,6 +82,15 @@ def test_files_are_on_the_disk_before_they_get_their_names(tmp_path: Path, monke
     assert done == [(step, path.stat().st_ino) for step in ("flush", "name") for path in paths]
 
 
+def test_texts_have_the_same_bytes_on_windows(tmp_path: Path, ends_of_windows: None) -> None:
+    (tmp_path / "control").write_text("a\n")
+    assert (tmp_path / "control").read_bytes() == b"a\r\n"
+    write_text(tmp_path / "text", "a\nb\n")
+    assert (tmp_path / "text").read_bytes() == b"a\nb\n"
+    write_json(tmp_path / "json", {"a": 1})
+    assert (tmp_path / "json").read_bytes() == b'{\n  "a": 1\n}\n'
+
+
 TENSORS = {
     "a": torch.arange(6.0).view(2, 3),
     "step": torch.tensor(3.0),

@@ -86,6 +86,14 @@ def test_a_damaged_corpus_is_not_complete(text, tmp_path):
         prepare([text], folder)
 
 
+def test_a_corpus_has_the_same_bytes_on_windows(text, tmp_path, request):
+    prepare([text], tmp_path / "corpus")
+    request.getfixturevalue("ends_of_windows")
+    prepare([text], tmp_path / "other")
+    for path in (tmp_path / "corpus").iterdir():
+        assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes(), path.name
+
+
 def test_a_corpus_is_on_the_disk_before_it_has_its_name(text, tmp_path, monkeypatch):
     """Otherwise a power cut could leave empty files in a folder that counts as complete."""
     synced = []

@@ -211,7 +211,7 @@ def evaluate(
     """
     import time
 
-    from elmo.formats.files import write_all
+    from elmo.formats.files import write_all, write_text
     from elmo.nn.devices import use_device
     from elmo.targets import require_new_file
     from elmo.tasks import load
@@ -256,7 +256,7 @@ def evaluate(
     # After the scores: they took long, and are not lost if the file can't be written.
     if predictions is not None:
         text = trained.task.as_file(found, predicted)
-        write_all({predictions: lambda path: path.write_text(text, encoding="utf-8")})
+        write_all({predictions: lambda path: write_text(path, text)})
 
 
 @command.command(

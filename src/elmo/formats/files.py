@@ -125,8 +125,11 @@ def write_json(path: Path, value: object) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` in UTF-8. Surrogates, which file names can contain, become escapes that JSON can read back."""
-    path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    """Write `text` in UTF-8, with the same bytes on every system: Windows would end lines in another way.
+
+    Surrogates, which file names can contain, become escapes that JSON can read back.
+    """
+    path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def read_arrays(path: Path) -> tuple[dict[str, AnyArray], dict[str, str]]:

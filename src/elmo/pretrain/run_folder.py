@@ -16,7 +16,7 @@ from torch import Tensor
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats.card import TRAINED_FOR, known_figures
-from elmo.formats.files import checksum, read_json, write_all, write_json
+from elmo.formats.files import checksum, read_json, write_all, write_json, write_text
 from elmo.formats.model import Model
 from elmo.formats.trained_folder import save_trained
 from elmo.pretrain.checkpoint import PretrainingProgress, save_pretraining_checkpoint
@@ -240,7 +240,7 @@ class PretrainingFolder:
         write_all(
             {
                 **begun,
-                self.path / CHECKSUM: lambda path: path.write_text(self._corpus.checksum + "\n"),
+                self.path / CHECKSUM: lambda path: write_text(path, self._corpus.checksum + "\n"),
                 self.path / RECIPE: lambda path: write_recipe(self._recipe, path),
             }
         )

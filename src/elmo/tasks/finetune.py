@@ -9,6 +9,7 @@ from typing import Any
 
 from elmo.errors import ElmoError
 from elmo.formats import load
+from elmo.formats.files import write_text
 from elmo.pretrain.finetuning import (
     FineTuning,
     finetune_on_corpus,
@@ -74,7 +75,7 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
     with TemporaryDirectory(prefix="elmo-") as work:
         path = Path(work) / f"{config.task}.txt"
         lines = (f"{' '.join(sentence)}\n" for sentence in sentences_of(config.train))
-        path.write_text("".join(lines), encoding="utf-8")
+        write_text(path, "".join(lines))
         corpus = prepare_corpus(model, [str(path)], folder, new_softmax, lowercase=lowercase)
     # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
     if is_finetuned(model, folder):

@@ -296,7 +296,7 @@ def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> No
         "checksum": corpus_checksum(files, counts["vocabulary_size"]),
     }
     description[DESCRIPTION_CHECKSUM] = description_checksum(description)
-    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8", newline="\n")
 
 
 def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:

@@ -157,7 +157,8 @@ def parse_override(text: str) -> tuple[str, object]:
 
 def write_recipe(recipe: object, path: Path) -> None:
     """Write a recipe as a YAML file that `read_recipe` reads back."""
-    path.write_text(yaml.safe_dump(to_mapping(recipe), sort_keys=False, default_flow_style=None), encoding="utf-8")
+    text = yaml.safe_dump(to_mapping(recipe), sort_keys=False, default_flow_style=None)
+    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _set(values: Any, key: str, value: object, within: str = "") -> None:

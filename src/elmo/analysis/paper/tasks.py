@@ -48,7 +48,7 @@ from elmo.analysis.paper.runs import Outcome, Settings, TaskRuns, score_rows, sc
 from elmo.analysis.pictures import draw_curves, draw_ratios, draw_shares
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.files import read_tensors
+from elmo.formats.files import read_tensors, write_text
 from elmo.formats.model import Model, require_softmax
 from elmo.pretrain.finetuning import finetune
 from elmo.tasks.checkpoint import WEIGHTS
@@ -307,7 +307,7 @@ def _tune(
     def tune() -> dict[str, float]:
         with TemporaryDirectory(prefix="elmo-") as work:
             text = Path(work) / "train.txt"
-            text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
+            write_text(text, "".join(f"{' '.join(sentence)}\n" for sentence in train))
             result = finetune(model, [text], folder, reading=reading, heldout=dev, device=device)
         return {BEFORE: result.before.mean, AFTER: result.after.mean}
 
