@@ -31,6 +31,9 @@ CLUSTER_DIVISOR = 4
 """Each cluster of an adaptive softmax has this many times fewer dimensions than that of more frequent words before it,
 as published."""
 
+SHORTEST = 3
+"""The number of characters of the shortest word, of one byte: begin of word, byte, end of word."""
+
 MAX_CHARACTERS = 255
 """The largest number of characters of a word, since `elmo.nn.char_encoder` stores their places as bytes."""
 
@@ -82,10 +85,10 @@ class CharCNNConfig:
         if self.n_highway < 0:
             raise ElmoError(f"char_cnn.n_highway: {self.n_highway} is negative")
         widest = max(width for width, _ in self.filters)
-        if not self.max_characters_per_token >= 3 or widest > self.max_characters_per_token:
+        if not self.max_characters_per_token >= SHORTEST or widest > self.max_characters_per_token:
             raise ElmoError(
                 f"char_cnn.max_characters_per_token: {self.max_characters_per_token} is too small; "
-                f"it must be at least 3, and at least {widest}, the width of the widest filter"
+                f"it must be at least {SHORTEST}, and at least {widest}, the width of the widest filter"
             )
         if self.max_characters_per_token > MAX_CHARACTERS:
             raise ElmoError(

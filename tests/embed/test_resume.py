@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from elmo import formats
 from elmo.embed import Embedder, Pool, Written, writers
 from elmo.embed.hdf5 import HDF5Writer
-from elmo.embed.unfinished import Counter, unfinished_work
+from elmo.embed.unfinished import TextDigest, unfinished_work
 from elmo.errors import ElmoError
 from elmo.targets import work_folder_of
 from elmo.text.located import LocatedSentence, read_located
@@ -303,7 +303,7 @@ def test_the_same_tokens_in_other_places_are_another_text() -> None:
     """The output says where each sentence is from, so its beginning would be of another file."""
 
     def checksum(file: str, starts: list[int]) -> str:
-        counter = Counter(located=True)
+        counter = TextDigest(located=True)
         counter.add([LocatedSentence(["A", "b"], "first.txt", "", [0, 2], [1, 3])])
         return counter.add([LocatedSentence(["A", "b"], file, "", starts, [1, 3])]).checksum
 
@@ -580,8 +580,8 @@ def test_a_short_run_makes_nothing_safe_on_its_way(model: Embedder, tmp_path: Pa
 
 def test_the_checksum_of_a_text_knows_where_tokens_and_sentences_end() -> None:
     texts = ([["a", "b"]], [["a b"]], [["ab"]], [["a"], ["b"]], [["a", "b"], []], [[], ["a", "b"]], [["b", "a"]])
-    assert len({Counter().add(text).checksum for text in texts}) == len(texts)
-    whole, parts = Counter(), Counter()
+    assert len({TextDigest().add(text).checksum for text in texts}) == len(texts)
+    whole, parts = TextDigest(), TextDigest()
     for sentence in [["a"], ["b", "c"]]:
         parts.add([sentence])
     assert whole.add([["a"], ["b", "c"]]) == parts.progress
@@ -593,5 +593,5 @@ def test_a_bad_sentence_is_named_by_its_number_in_the_whole_text(model: Embedder
 
 
 def test_the_same_places_with_another_id_are_another_text() -> None:
-    found = [Counter(located=True).add([LocatedSentence(["A"], "a", id, [0], [1])]).checksum for id in ("x", "y")]
+    found = [TextDigest(located=True).add([LocatedSentence(["A"], "a", id, [0], [1])]).checksum for id in ("x", "y")]
     assert found[0] != found[1]

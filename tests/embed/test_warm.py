@@ -45,7 +45,7 @@ def test_it_is_the_mean_of_the_states_in_which_sentences_end(
     variant: str, batch_tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oracle starts from zeros and reads neither `</S>` forward nor `<S>` backward. Batches must not matter."""
-    monkeypatch.setattr("elmo.embed.warm.BATCH_TOKENS", batch_tokens)
+    monkeypatch.setattr("elmo.embed.warm.TOKENS_AT_ONCE", batch_tokens)
     monkeypatch.setattr("elmo.embed.warm.WINDOW_TOKENS", 4 * batch_tokens)
     folder, options, weights = make(tmp_path, variant)
     oracle, longest = Oracle(weights, options), options["char_cnn"]["max_characters_per_token"]

@@ -43,7 +43,7 @@ class EmbeddingProgress:
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-class Counter:
+class TextDigest:
     """Counts sentences and computes their checksum, which does not depend on how they are divided into portions.
 
     Args:
@@ -126,30 +126,30 @@ class Unfinished:
                 f"{self.folder / PROGRESS}: is damaged; remove {self.folder} to start from the beginning"
             ) from None
 
-    def skip(self, sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], Counter]:
+    def skip(self, sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], TextDigest]:
         """Skip the sentences that are finished already.
 
         Returns:
-            The sentences that remain to be embedded, and a counter that includes the skipped ones.
+            The sentences that remain to be embedded, and a digest that includes the skipped ones.
 
         Raises:
             ElmoError: If the skipped sentences are not those of the unfinished work. With `overwrite`, that work is
                 discarded instead, unless `sentences` is an iterator, whose beginning cannot be read again.
         """
         located = bool(self._job.get("located"))
-        iterator, counter = iter(sentences), Counter(located)
-        while missing := self.progress.num_sentences - counter.progress.num_sentences:
+        iterator, digest = iter(sentences), TextDigest(located)
+        while missing := self.progress.num_sentences - digest.progress.num_sentences:
             portion = list(islice(iterator, min(missing, SKIPPED_TOGETHER)))
             if not portion:
                 break
-            for number, sentence in enumerate(portion, counter.progress.num_sentences):
+            for number, sentence in enumerate(portion, digest.progress.num_sentences):
                 check_sentence(sentence, number)
-            counter.add(portion)
-        if replace(counter.progress, seconds=self.progress.seconds, sizes=self.progress.sizes) == self.progress:
-            return iterator, counter
+            digest.add(portion)
+        if replace(digest.progress, seconds=self.progress.seconds, sizes=self.progress.sizes) == self.progress:
+            return iterator, digest
         if self._overwrite and iterator is not sentences:
             self._clear()
-            return iter(sentences), Counter(located)
+            return iter(sentences), TextDigest(located)
         raise ElmoError(
             f"{self.path}: has unfinished work on a text with another beginning; give that text again to continue, or "
             f"remove {self.folder} to start from the beginning"

@@ -18,7 +18,7 @@ from elmo.formats.model import Model, predictor_inputs
 from elmo.nn.bilm import BiLMState
 from elmo.nn.lstm import LSTMState
 
-BATCH_TOKENS, WINDOW_TOKENS = 2048, 1 << 15
+TOKENS_AT_ONCE, WINDOW_TOKENS = 2048, 1 << 15
 """Maximum number of tokens in a batch, and in a window, whose sentences are sorted by length."""
 
 
@@ -43,7 +43,7 @@ def mean_state(model: Model, sentences: Iterable[Sentence]) -> BiLMState:
     num_sentences = 0
     for window in windows(sentences, WINDOW_TOKENS, None):
         window = [sentence for sentence in window if sentence]
-        for indices in plan_batches([len(sentence) for sentence in window], BATCH_TOKENS, None):
+        for indices in plan_batches([len(sentence) for sentence in window], TOKENS_AT_ONCE, None):
             ends = _ends(model, [window[index] for index in indices])
             sums = [
                 LSTMState(*(old + new.double().sum(dim=1, keepdim=True) for old, new in zip(*pair, strict=True)))

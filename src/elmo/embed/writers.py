@@ -108,7 +108,7 @@ def write_embeddings(
     require_choice("dtype", dtype, DTYPES)
     known = checked_facts(facts or {})
     with unfinished_work(path, {**job, "dtype": dtype}, overwrite) as work:
-        rest, counter = work.skip(sentences)
+        rest, digest = work.skip(sentences)
         before = work.progress
         start = time.perf_counter() - before.seconds
         with (
@@ -117,14 +117,14 @@ def write_embeddings(
             _progress_bar(before, total_bytes) as show,
         ):
             for window in embed(rest, before.num_sentences):
-                counted = counter.add([entry.tokens for entry in window])
+                counted = digest.add([entry.tokens for entry in window])
                 progress = replace(counted, seconds=time.perf_counter() - start)
                 saving.add(window, progress)
                 show(progress)
             notes = saving.finish()
     if before.num_sentences:
         notes.insert(0, f"continued an interrupted run after {before.num_sentences:,} sentences")
-    done = counter.progress
+    done = digest.progress
     return Written(path, done.num_sentences, done.num_tokens, time.perf_counter() - start, tuple(notes))
 
 

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard, ModelHubMixin
 from torch import Tensor
 from yaml import YAMLError
 
-from elmo.config import BOS, EOS
+from elmo.config import BOS, EOS, SHORTEST
 from elmo.errors import ElmoError, placing
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.card import CARD, model_card, without_head
@@ -27,7 +27,7 @@ from elmo.nn.elmo import ElmoModule, ElmoOptions
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.schema import require_whole
 from elmo.targets import alone_in, require_folder
-from elmo.text.characters import NUM_CHARACTERS, SHORTEST, encode_words, refuse_string
+from elmo.text.characters import NUM_CHARACTERS, encode_words, refuse_string
 
 
 class Elmo(ElmoModule, ModelHubMixin):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
+from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING, SHORTEST
 from elmo.errors import ElmoError
 from elmo.nn.bilm import BiLM, BiLMState, TokenEncoder, detach, first_rows, replace_rows, to_device
 from elmo.nn.char_encoder import WordCharEncoder
@@ -267,8 +267,8 @@ def require_batch(inputs: Tensor | None) -> Tensor:
     if not isinstance(cast(object, inputs), Tensor):
         kind = type(inputs).__name__
         raise ElmoError(f"inputs: expected a tensor, found {kind}; make it of sentences with elmo.batch_to_ids")
-    if inputs.dim() < 3 or inputs.shape[-1] < 3:
-        raise ElmoError(f"inputs: expected (…, T, C) with a batch axis and C ≥ 3, found {tuple(inputs.shape)}")
+    if inputs.dim() < 3 or inputs.shape[-1] < SHORTEST:
+        raise ElmoError(f"inputs: expected (…, T, C) with a batch axis and C ≥ {SHORTEST}, found {tuple(inputs.shape)}")
     if inputs.dtype not in _WHOLE:
         raise ElmoError(f"inputs: expected whole numbers, the ids of characters, found {inputs.dtype}")
     return inputs.long()  # 261 and 262, which the boundaries need, don't fit into 8 bits

@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, BOS, END_SENTENCE, END_WORD, EOS, PADDING
 from elmo.errors import ElmoError
 
-SHORTEST = 3
-"""Number of ids in the shortest word, of one byte: begin of word, byte, end of word."""
-
 NUM_CHARACTERS = 50
 """The published number of character ids per word, including both marks. Models have up to `config.MAX_CHARACTERS`."""
 

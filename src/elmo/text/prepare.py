@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import MAX_CHARACTERS, SPECIAL_WORDS, UNK_ID
+from elmo.config import MAX_CHARACTERS, SHORTEST, SPECIAL_WORDS, UNK_ID
 from elmo.errors import ElmoError
 from elmo.progress import show_progress
 from elmo.schema import require_count, require_whole
@@ -305,8 +305,10 @@ def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
     require_whole("max_characters", settings.max_characters)
     if settings.max_vocabulary is not None:
         require_whole("max_vocabulary", settings.max_vocabulary)
-    if settings.max_characters < 3:
-        raise ElmoError(f"max_characters: {settings.max_characters} is too few for any word, which needs at least 3")
+    if settings.max_characters < SHORTEST:
+        raise ElmoError(
+            f"max_characters: {settings.max_characters} is too few for any word, which needs at least {SHORTEST}"
+        )
     if settings.max_characters > MAX_CHARACTERS:
         raise ElmoError(
             f"max_characters: {settings.max_characters} is more than {MAX_CHARACTERS}, the most that a model can have"
