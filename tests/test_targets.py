@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from elmo.targets import (
     LOCK,
     PROGRESS,
     alone_in,
+    is_there,
     remove_leftovers,
     require_folder,
     require_new_file,
@@ -84,6 +86,15 @@ def test_a_name_that_no_file_can_have_is_refused(name: str, says: str, tmp_path:
     """The name of the unfinished work is longer by 12 characters."""
     with pytest.raises(ElmoError, match=says):
         require_new_file(tmp_path / name)
+
+
+def test_a_folder_that_may_not_be_read_is_no_missing_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: object, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(PermissionError):
+        is_there("text.txt")
 
 
 def test_a_disk_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

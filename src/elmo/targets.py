@@ -48,6 +48,26 @@ def is_full_disk(error: OSError) -> bool:
     return error.errno in _FULL
 
 
+def is_there(path: str | Path) -> bool:
+    """Return whether there is a file or folder at a path.
+
+    Before Python 3.14, `Path.exists` raises an OSError for a name that is too long for any file, such as a text that is
+    given in place of the name of its file.
+
+    Raises:
+        PermissionError: If the folder may not be read.
+    """
+    try:
+        os.stat(path)  # noqa: PTH116 - the path may be text that is no path
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last one for a NUL character
+        return False
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
+            return False
+        raise
+    return True
+
+
 def require_parent(path: Path) -> None:
     """Refuse a path whose folder does not exist, one that has no name, such as `/`, and `-`, which means a stream.
 
@@ -57,7 +77,7 @@ def require_parent(path: Path) -> None:
         raise ElmoError("-: results are not written to standard output; name a file or folder")
     if not path.absolute().name:
         raise ElmoError(f"{path}: can't be written to; name a file or folder in it")
-    if not os.path.isdir(path.absolute().parent):  # noqa: PTH112 - Path.is_dir raises errors of names that are too long
+    if not is_there(path.absolute().parent) or not path.absolute().parent.is_dir():
         raise ElmoError(f"{path}: there is no folder {path.parent}; make it first")
     try:
         work_folder_of(path.absolute()).lstat()  # its name is longer, and the first that is written to

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +22,7 @@ from elmo.formats.sources import is_bundled, is_download, local_path, require_so
 from elmo.formats.stored import StateArrays, States, put_rows, take_first_rows, take_rows, with_first_rows
 from elmo.formats.tensorflow import prefix_of
 from elmo.nn.processor import means_processor, name_of
+from elmo.targets import is_there
 from elmo.text.characters import number_types
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def lasting_source(source: str | Path) -> str | Path:
         return source
     path = local_path(source)
     # A checkpoint of TensorFlow is named by what its files have in common, which is itself no file.
-    is_path = os.path.exists(path) or prefix_of(path) is not None  # noqa: PTH110 - Path's would raise errors
+    is_path = is_there(path) or prefix_of(path) is not None
     return path.absolute() if is_path else source  # or else a repository on the Hub
 
 

@@ -7,7 +7,6 @@ files that belong to a file: published weights, options and softmax have names o
 
 from __future__ import annotations
 
-import os
 import warnings
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +33,7 @@ from elmo.formats.sources import (
     require_source,
 )
 from elmo.formats.tensorflow import find_checkpoint, indexes_in, load_tensorflow, prefix_of
+from elmo.targets import is_there
 
 READS = (
     "a model folder (config.json, model.safetensors), published bilm weights (an .hdf5 file next to its options.json), "
@@ -94,13 +94,13 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
     if is_download(source):
         return _load_download(str(source), with_softmax)
     path = local_path(source)
-    is_there = os.path.exists(path)  # noqa: PTH110 - Path.exists raises errors of names that are too long
-    if is_there and path.is_dir():
+    exists = is_there(path)
+    if exists and path.is_dir():
         return _load_folder(path, with_softmax)
     # A checkpoint may be named by its prefix, which is the name of no file.
     if prefix := prefix_of(path):
         return load_tensorflow(prefix, with_softmax=with_softmax)
-    if is_there:
+    if exists:
         return _load_file(path, with_softmax)
     if isinstance(source, str) and is_hub_name(source):
         return _load_hub(source, with_softmax)

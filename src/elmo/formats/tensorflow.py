@@ -7,7 +7,6 @@ the rest.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import OPTIONS, WORDS, Source, input_of, read_bilm, read_softmax
 from elmo.formats.model import Model
 from elmo.formats.tensor_bundle import INDEX, read_bundle
+from elmo.targets import is_there
 
 LIST = "checkpoint"
 _LONGEST_LIST = 1 << 20
@@ -91,7 +91,7 @@ def prefix_of(path: Path) -> Path | None:
         return None
     prefix = path.with_name(name)
     index = prefix.with_name(prefix.name + INDEX)
-    return prefix if os.path.isfile(index) else None  # noqa: PTH113 - Path.is_file raises errors of names too long
+    return prefix if is_there(index) and index.is_file() else None
 
 
 def _options(prefix: Path) -> Path:

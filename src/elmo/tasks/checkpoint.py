@@ -94,8 +94,8 @@ def resume_task(
             key, _, owner = rest.partition("/")
             # A new optimizer has no tensors yet that could be filled: it makes them in its first step.
             # PyTorch keeps the number of steps on the CPU, unless a fused optimizer reads it on the GPU.
-            is_there = key != "step" or optimizer.defaults.get("fused")
-            device = parameters[owner].device if is_there else tensor.device
+            belongs_there = key != "step" or optimizer.defaults.get("fused")
+            device = parameters[owner].device if belongs_there else tensor.device
             optimizer.state[parameters[owner]][key] = tensor.to(device, copy=True)
     return progress
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
+from elmo.targets import is_there
 from elmo.text import decoding
 from elmo.text.conllu import conllu_sentences, layout_by_name
 from elmo.text.decoding import Advance, read_blocks
@@ -86,7 +86,7 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
         # The shell's `<(command)` is a named pipe. A file whose name looks like a glob is still that file.
         if pattern == STDIN:
             paths.append(pattern)
-        elif not os.path.exists(pattern):  # noqa: PTH110 - Path.exists raises errors of names that are too long
+        elif not is_there(pattern):
             if not glob.has_magic(pattern):
                 raise ElmoError(f"{pattern}: no such file")
             found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())  # noqa: PTH207

@@ -144,8 +144,8 @@ def build_index(
     }
     reading = Reading(tokenizer, text, encoding, lowercase, language)
     # What can be told without the text is checked before the text is read, which may take long.
-    is_there = folder.exists() and not overwrite
-    if is_there and not _is_of(folder, how):
+    is_kept = folder.exists() and not overwrite
+    if is_kept and not _is_of(folder, how):
         raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
     with _work_folder(folder) as work:
         # The text is prepared on every start, even if all vectors are there: its checksum tells whether they are of it.
@@ -153,7 +153,7 @@ def build_index(
         corpus = indexed.corpus
         stored.require_enough_tokens(kind, corpus.num_tokens)
         job = how | {"text": corpus.checksum}
-        if is_there:
+        if is_kept:
             if not _is_of(folder, job | {"tags": [*indexed.tag_names]}) or not _has_same_tags(folder, work / NEW):
                 raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
             _renew_origins(folder, indexed, keeps_metadata=metadata is None)
