@@ -12,7 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, cast
 
-from elmo.config import FORGET_BIAS, bilm_config
+from elmo.config import DIRECTIONS, FORGET_BIAS, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import read_options, rows_of_bytes
 from elmo.formats.files import read_json
@@ -20,7 +20,7 @@ from elmo.formats.model import Model
 from elmo.formats.published import published_models
 from elmo.formats.renames import Numbers, Rename, Shape, TensorLayout, concatenate
 from elmo.formats.stored import StoredBiLM, StoredMix, StoredMixes, bilm_shapes
-from elmo.formats.tensors import Stored, read_weights, require_few_mixes, require_mix, require_sizes
+from elmo.formats.tensors import TensorInFile, read_weights, require_few_mixes, require_mix, require_sizes
 
 WEIGHTS, CONFIG = "weights.th", "config.json"
 ARCHIVE, BEST = "model.tar.gz", "best.th"
@@ -110,7 +110,7 @@ def lstm_renames(prefix: str, our_layer: str = "{direction}_lstm.layers.{{l}}") 
         our_layer: The name of a layer in our module, with `{direction}` and the doubled braces of `{{l}}`.
     """
     renames: list[Rename] = []
-    for direction in ("forward", "backward"):
+    for direction in DIRECTIONS:
         theirs, ours = f"{prefix}{direction}_layer_{{l}}", our_layer.format(direction=direction)
         renames += [
             Rename(f"{theirs}.input_linearity.weight", f"{ours}.weight_ih", GATES),
@@ -180,7 +180,7 @@ def refuse_training_folder(folder: Path) -> None:
     raise ElmoError(f"{folder}: is a training folder of AllenNLP; {advice}")
 
 
-def _find(path: Path, stored: Mapping[str, Stored]) -> str:
+def _find(path: Path, stored: Mapping[str, TensorInFile]) -> str:
     """Find the prefix of the tensor names of the only ELMo in a task model."""
     # Task models put their embedders at different places, but the names inside an Elmo are always the same.
     found = [name.removesuffix(_CHARACTERS) for name in stored if name.endswith(_CHARACTERS)]
@@ -190,7 +190,7 @@ def _find(path: Path, stored: Mapping[str, Stored]) -> str:
     return found[0]
 
 
-def _infer(path: Path, stored: Mapping[str, Stored]) -> dict[str, Any]:
+def _infer(path: Path, stored: Mapping[str, TensorInFile]) -> dict[str, Any]:
     """Return the options that follow from the shapes of the tensors."""
     highway = _ENCODER + "_highways._layers.{}.weight"
     char_cnn, lstm = infer_sizes(path, stored, _ENCODER + "char_conv_{}.weight", highway, _STACK)
@@ -209,7 +209,7 @@ def _has_published_options(task: object) -> bool:
     return bool(named) and all(isinstance(each, str) and each.rpartition("/")[2] in names for each in named)
 
 
-def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm: bool) -> Iterator[StoredMix]:
+def _mixes(path: Path, stored: Mapping[str, TensorInFile], num_layers: int, layer_norm: bool) -> Iterator[StoredMix]:
     for number in takewhile(lambda number: f"scalar_mix_{number}.gamma" in stored, count()):
         require_few_mixes(path, number + 1)
         names = [f"scalar_mix_{number}.scalar_parameters.{layer}" for layer in range(num_layers)]
@@ -248,7 +248,7 @@ def _embedders(config: object) -> Iterator[dict[str, object]]:
             left += values.values()
 
 
-def require_dimensions(path: Path, stored: Mapping[str, Stored], name: str, dimensions: int) -> tuple[int, ...]:
+def require_dimensions(path: Path, stored: Mapping[str, TensorInFile], name: str, dimensions: int) -> tuple[int, ...]:
     """Return the shape of a tensor of the file `path`, and refuse one that is missing or has other dimensions."""
     if name not in stored:
         raise ElmoError(f"{path}: {NOUN} '{name}' is missing")
@@ -258,7 +258,7 @@ def require_dimensions(path: Path, stored: Mapping[str, Stored], name: str, dime
     return shape
 
 
-def require_projection(path: Path, stored: Mapping[str, Stored], stack: str) -> tuple[int, ...]:
+def require_projection(path: Path, stored: Mapping[str, TensorInFile], stack: str) -> tuple[int, ...]:
     """Return the shape (P, H) of the first layer's projection, and refuse outputs that are not narrower than cells.
 
     The cells of AllenNLP and ELMoForManyLangs are projected whatever their sizes. Those of bilm-tf, and so ours, are
@@ -280,7 +280,7 @@ def require_projection(path: Path, stored: Mapping[str, Stored], stack: str) -> 
 
 
 def infer_sizes(
-    path: Path, stored: Mapping[str, Stored], convolution: str, highway: str, stack: str
+    path: Path, stored: Mapping[str, TensorInFile], convolution: str, highway: str, stack: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Infer the sizes of a model from the shapes of its tensors.
 

@@ -24,7 +24,7 @@ from elmo.formats.hdf5 import new_hdf5, open_hdf5
 from elmo.formats.model import TEXT, Model, TokenVectors, require_bytes, text_config, without_softmax
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
 from elmo.formats.stored import StoredBiLM, StoredSoftmax, Weights, bilm_shapes, softmax_shapes
-from elmo.formats.tensors import MOST_WORDS, Stored, read_weights, require_sizes, require_weights, room
+from elmo.formats.tensors import MOST_WORDS, TensorInFile, read_weights, require_sizes, require_weights, room
 from elmo.formats.words import READ, SCORED, find_list, find_word_list, read_so_many, require_as_many
 from elmo.schema import to_mapping
 from elmo.text.vocabulary import Vocabulary
@@ -196,7 +196,7 @@ class Source(NamedTuple):
         noun: What messages call an entry of such a file.
     """
 
-    stored: Mapping[str, Stored]
+    stored: Mapping[str, TensorInFile]
     path: Path
     num_bytes: int
     noun: str = "data set"
@@ -251,7 +251,7 @@ def input_of(config: BiLMConfig) -> str:
     return EMBEDDING if config.char_cnn is None else CHARACTERS
 
 
-def rows_of_bytes(where: str, stored: Stored, num_rows: int) -> Stored:
+def rows_of_bytes(where: str, stored: TensorInFile, num_rows: int) -> TensorInFile:
     """Return the character vectors cut to `num_rows`, and refuse a model that reads characters other than UTF-8 bytes.
 
     One additional row is allowed and left out: trainings whose options said 262 have it, but no word uses it.
@@ -271,7 +271,7 @@ def rows_of_bytes(where: str, stored: Stored, num_rows: int) -> Stored:
             f"{where}: has shape {stored.shape}, not the {num_rows} rows of a model that reads words as UTF-8 bytes; "
             "models that read other characters can't be used"
         )
-    return Stored((num_rows, stored.shape[1]), lambda: stored.read()[:num_rows])
+    return TensorInFile((num_rows, stored.shape[1]), lambda: stored.read()[:num_rows])
 
 
 def read_softmax(source: Source, dim: int, words: Path) -> tuple[StoredSoftmax | None, Vocabulary | None]:

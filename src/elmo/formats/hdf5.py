@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.formats.files import require_file
-from elmo.formats.tensors import Stored, room
+from elmo.formats.tensors import TensorInFile, room
 
 if TYPE_CHECKING:
     import h5py
@@ -46,7 +46,7 @@ _MOST_CHUNKS, _CHUNK_ENTRY = 10_000, 16
 
 
 @contextmanager
-def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
+def open_hdf5(path: Path) -> Generator[dict[str, TensorInFile]]:
     """Open an HDF5 file.
 
     Yields:
@@ -72,7 +72,7 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
         try:
             # `visititems` passes over links without a word, so that data would seem to be missing.
             reason = file.visititems_links(partial(_reason_against, count(1)))
-            found: dict[str, Stored] = {}
+            found: dict[str, TensorInFile] = {}
             if reason is None:
                 reason = file.visititems(partial(_collect, found, file, path))
         except _DAMAGE as error:
@@ -167,14 +167,14 @@ def _reason_against(numbers: Iterator[int], name: str, link: object) -> str | No
     return None
 
 
-def _collect(found: dict[str, Stored], file: h5py.File, path: Path, name: str, item: object) -> str | None:
+def _collect(found: dict[str, TensorInFile], file: h5py.File, path: Path, name: str, item: object) -> str | None:
     """Add a data set to those that were found. Return what is wrong with it; None makes h5py go on."""
     import h5py
 
     if isinstance(item, h5py.Dataset):
         if is_elsewhere(item):
             return f"data set '{name}': its numbers are in another file, which is not opened; copy them into this one"
-        found[name] = Stored(tuple(item.shape or ()), partial(_read, file, path, name))
+        found[name] = TensorInFile(tuple(item.shape or ()), partial(_read, file, path, name))
     return None
 
 

@@ -28,7 +28,7 @@ from elmo.formats.stored import (
     linear_shapes,
     lstm_shapes,
 )
-from elmo.formats.tensors import MOST_WORDS, WIDEST, Stored, read_weights, require_sizes
+from elmo.formats.tensors import MOST_WORDS, WIDEST, TensorInFile, read_weights, require_sizes
 from elmo.schema import from_mapping, shown
 from elmo.text.decoding import read_lines
 from elmo.text.vocabulary import Lexicon
@@ -146,7 +146,7 @@ def _settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
     return path, cast("dict[str, Any]", settings)
 
 
-def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], where: Path | None) -> BiLMConfig:
+def _config(path: Path, stored: Mapping[str, TensorInFile], settings: dict[str, Any], where: Path | None) -> BiLMConfig:
     """Take the sizes from the tensors, and other settings from the settings file or the published models."""
     tokens, encoder = _section(settings, "token_embedder", where), _section(settings, "encoder", where)
     for section, key, known in ((tokens, "token_embedder", "cnn"), (encoder, "encoder", "elmo")):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.config import DIRECTIONS
 from elmo.errors import ElmoError
 from elmo.formats.card import CARD, FACTS
 from elmo.formats.files import AnyArray, as_float32, checksum, map_arrays, read_arrays, to_array
@@ -49,9 +50,6 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY = (
 
 BILM_CHECKSUM, CONFIG_CHECKSUM, WORDS_CHECKSUM = "bilm", "config", "vocabulary"
 """Metadata keys of the checksums of what a file belongs to: the biLM, its configuration, its words."""
-
-DIRECTIONS = ("forward", "backward")
-"""The names of the directions in the tensor names of a warm state."""
 
 FILES = (CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, CARD, FACTS)
 """All the files that a model folder can contain."""
@@ -131,7 +129,7 @@ def read_warm_file(path: Path, bilm: StoredBiLM) -> StoredState | None:
     arrays, metadata = read_arrays(path)
     if not _is_of(metadata, bilm):
         return None
-    lstm, names = bilm.config.lstm, DIRECTIONS[: 2 if bilm.config.bidirectional else 1]
+    lstm, names = bilm.config.lstm, bilm.config.directions
     for name in names:
         _require(path, arrays, f"{name}.hidden", (lstm.n_layers, lstm.projection_dim))
         _require(path, arrays, f"{name}.cell", (lstm.n_layers, lstm.dim))

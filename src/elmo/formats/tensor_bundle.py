@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.formats.files import require_file
-from elmo.formats.tensors import Stored
+from elmo.formats.tensors import TensorInFile
 
 INDEX = ".index"
 
@@ -45,7 +45,7 @@ class _Entry(NamedTuple):
     slices: int
 
 
-def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
+def read_bundle(prefix: Path) -> tuple[dict[str, TensorInFile], int]:
     """Read the index of a checkpoint.
 
     Args:
@@ -82,7 +82,7 @@ def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
         require_file(shard)
     # Integers such as the global step, and strings, are no weights.
     found = {
-        name: Stored(entry.shape, partial(_read, shards, name, entry))
+        name: TensorInFile(entry.shape, partial(_read, shards, name, entry))
         for name, entry in entries.items()
         if entry.dtype in _TYPES
     }

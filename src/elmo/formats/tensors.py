@@ -34,7 +34,7 @@ _COMPRESSION, _ALLOWANCE = 8, 1 << 26
 
 
 @dataclass(frozen=True)
-class Stored:
+class TensorInFile:
     """A tensor in a file: its shape, and a function that reads it as float32."""
 
     shape: Shape
@@ -75,7 +75,7 @@ def require_sizes(config: BiLMConfig, where: Path) -> None:
 def read_weights(
     shapes: Mapping[str, Shape],
     format: Sequence[Rename],
-    stored: Mapping[str, Stored],
+    stored: Mapping[str, TensorInFile],
     path: Path,
     noun: str,
     num_bytes: int,

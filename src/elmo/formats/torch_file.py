@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from elmo.errors import ElmoError
 from elmo.formats.archive import open_zip
 from elmo.formats.files import require_file
-from elmo.formats.tensors import Stored, room
+from elmo.formats.tensors import TensorInFile, room
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,7 +82,7 @@ _DAMAGE = (
 """The errors that torch raises for truncated or forged files."""
 
 
-def read_state_dict(path: Path) -> dict[str, Stored]:
+def read_state_dict(path: Path) -> dict[str, TensorInFile]:
     """Read the tensors of a state dict by name.
 
     Pickled objects and code never run: the file is checked for them first, and then read with torch's restricted
@@ -132,7 +132,7 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
     storages = [tensor.untyped_storage() for tensor in tensors.values()]
     if sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values()) > num_stored:
         raise ElmoError(f"{path}: a damaged torch file (its tensors are larger than its data); get the file again")
-    return {name: Stored(tuple(tensor.shape), partial(_read, tensor)) for name, tensor in tensors.items()}
+    return {name: TensorInFile(tuple(tensor.shape), partial(_read, tensor)) for name, tensor in tensors.items()}
 
 
 def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> tuple[BinaryIO, int]:
