@@ -361,9 +361,8 @@ def test_sentences_to_finetune_on_are_distinct_as_the_bilm_reads_them() -> None:
     examples = [NerExample(tuple(text.split(" ")), ()) for text in ("Ann met Bo", "ANN met bo", "Ann met Bo")]
     examples += [NerExample(("New York", "met"), ()), NerExample((), ())]
     cased = [("Ann", "met", "Bo"), ("ANN", "met", "bo"), ("New_York", "met")]
-    ner = load_task_recipe("ner")
-    assert finetuning_text(TASK, examples, ner, lowercase=False) == {"": cased}
-    assert finetuning_text(TASK, examples, ner, lowercase=True) == {"": [("ann", "met", "bo"), ("new_york", "met")]}
+    assert finetuning_text(TASK, examples, lowercase=False) == {"": cased}
+    assert finetuning_text(TASK, examples, lowercase=True) == {"": [("ann", "met", "bo"), ("new_york", "met")]}
 
 
 def test_a_cache_that_the_disk_cannot_hold_is_refused(

@@ -63,6 +63,7 @@ def predict_together(members: Members, examples: Sequence[Any], batch_size: int)
     Members with the same biLM share its vectors, which are on disk in a temporary folder until all have predicted.
     """
     task, recipe = members[0].task, members[0].recipe
+    sentences = list(task.all_sentences(examples))
     found: list[list[Any]] = []
     with TemporaryDirectory(prefix="elmo-") as folder:
         for member in members:
@@ -70,7 +71,6 @@ def predict_together(members: Members, examples: Sequence[Any], batch_size: int)
             # The member gets its own source back at the end, since the caller may use it alone again.
             elmo, layers = member.model.elmo, member.model.elmo.layers
             if isinstance(layers, LiveLayers) and member.recipe.elmo.vectors == "cached":
-                sentences = task.read_by_elmo(examples, member.recipe)
                 elmo.read_from(layers.cached(sentences, Path(folder), "set TMPDIR to a folder with more room"))
             try:
                 found.append(predict(task, member.model, examples, batch_size))

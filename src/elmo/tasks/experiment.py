@@ -340,7 +340,7 @@ class Experiment:
             live = cast("LiveLayers | None", make_elmo_layers(self.bilm, elmo_config, self.device))
             self._frozen_layers = live
             if live is not None and elmo_config.vectors == "cached":
-                sentences = self.task.read_by_elmo(chain.from_iterable(self.sets.values()), self.config.recipe)
+                sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
                 self._frozen_layers = live.cached(sentences, self.config.cache or self.config.folder / CACHE)
         return self._frozen_layers
 

@@ -20,24 +20,22 @@ from elmo.pretrain.finetuning import (
 )
 from elmo.tasks.elmo.cache import distinct, reads_lower_case
 from elmo.tasks.experiment import Experiment
-from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.task import Task
 
 
 def finetuning_text(
-    task: Task[Any, Any, Any], examples: Iterable[Any], recipe: TaskRecipe, lowercase: bool
+    task: Task[Any, Any, Any], examples: Iterable[Any], lowercase: bool
 ) -> dict[str, list[tuple[str, ...]]]:
     """Return the distinct sentences of examples that have tokens, as the biLM reads them, by kind (see `Task.texts`).
 
     Args:
         task: The task.
         examples: Its examples.
-        recipe: Its recipe.
         lowercase: Whether the biLM reads words in lower case.
     """
     found: dict[str, dict[tuple[str, ...], None]] = {}
     for example in examples:
-        for kind, sentences in task.texts(example, recipe).items():
+        for kind, sentences in task.texts(example).items():
             found.setdefault(kind, {}).update(distinct(sentences, lowercase))
     return {kind: list(sentences) for kind, sentences in found.items()}
 
@@ -71,8 +69,7 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
     lowercase = reads_lower_case(config.recipe.elmo, model.text)
 
     def sentences_of(path: str) -> list[tuple[str, ...]]:
-        examples = task.read(path, config.recipe)
-        return next(iter(finetuning_text(task, examples, config.recipe, lowercase).values()))
+        return next(iter(finetuning_text(task, task.read(path, config.recipe), lowercase).values()))
 
     new_softmax = model.softmax is None
     with TemporaryDirectory(prefix="elmo-") as work:

@@ -187,7 +187,10 @@ class Task(ABC, Generic[R, E, P]):
 
     @abstractmethod
     def sentences(self, example: E) -> Sequence[Sentence]:
-        """Return the token sequences of an example. Their total length decides which examples share a batch."""
+        """Return the token sequences of an example that ELMo embeds.
+
+        Their total length decides which examples share a batch.
+        """
 
     @abstractmethod
     def vocabularies(self, train: Sequence[E], recipe: R, file_words: FileWords | None = None) -> Vocabularies:
@@ -246,19 +249,13 @@ class Task(ABC, Generic[R, E, P]):
         """Return the token sequences of all examples, one after the other."""
         return (sentence for example in examples for sentence in self.sentences(example))
 
-    def texts(self, example: E, recipe: R) -> Mapping[str, Sequence[Sentence]]:
-        """Return what ELMo reads of an example as one sentence each, by the kind of the text.
+    def texts(self, example: E) -> Mapping[str, Sequence[Sentence]]:
+        """Return the sentences that a biLM can be fine-tuned on before the task is trained, by the kind of their text.
 
-        A biLM can be fine-tuned on it before the task is trained: the first kind is the one that the published biLM was
-        fine-tuned on. A task with a single kind of text names it "".
+        The first kind is the one that the published biLM was fine-tuned on. A task with a single kind of text names it
+        "".
         """
         return {"": self.sentences(example)}
-
-    def read_by_elmo(self, examples: Iterable[E], recipe: R) -> Iterator[Sentence]:
-        """Return what ELMo reads as one sentence each, of all examples, one after the other."""
-        return (
-            sentence for example in examples for found in self.texts(example, recipe).values() for sentence in found
-        )
 
     def length(self, example: E) -> int:
         """Return the number of tokens of an example."""

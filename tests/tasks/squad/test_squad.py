@@ -18,12 +18,11 @@ import torch
 from bridge import make_model
 from commands import run
 from comparing import loss_depends_on_seed
-from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import TrainedLayers
-from elmo.tasks.ensemble import load_ensemble, predict_together
+from elmo.tasks.ensemble import load_ensemble
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.prediction import predict
 from elmo.tasks.squad.data import SquadExample, parse_question, read_squad
@@ -326,51 +325,6 @@ def test_elmo_reads_a_paragraph_once(batch_size: int, monkeypatch: pytest.Monkey
         (alone,) = predict(TASK, build(make_recipe(elmo__vectors="live"), found, make_model()), [example])
         np.testing.assert_allclose(prediction.starts, alone.starts, atol=1e-5)
         np.testing.assert_allclose(prediction.ends, alone.ends, atol=1e-5)
-
-
-TWO_LENGTHS = ("Ann is in Lyon. Bo left.\twhere is Ann ?", "Cy left.\twho left ?", "Di is. Di was. Di is.\twho is ?")
-
-
-@pytest.mark.parametrize("read", ["paragraphs", "sentences"])
-@pytest.mark.parametrize("vectors", ["live", "trained"])
-def test_elmo_reads_paragraphs_or_sentences(read: str, vectors: str) -> None:
-    """The first GRU reads the vectors of each sentence by itself, or those of the whole paragraph."""
-    found = [parse_question(line, str.split) for line in TWO_LENGTHS]
-    assert [len(example.context.sentences) for example in found] == [2, 1, 3]
-    recipe, bilm = make_recipe(elmo__vectors=vectors, elmo_reads=read), make_model()
-    model = build(recipe, found, bilm).eval()
-    inputs: list[torch.Tensor] = []
-    model.encoder.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
-    with torch.no_grad():
-        model.predict(found)
-    embed = partial(Embedder(make_model()).embed, layers="mean")
-    for row, example in enumerate(found):
-        texts = example.context.sentences if read == "sentences" else [example.context.tokens]
-        expected = np.concatenate(embed(texts))
-        vectors_read = inputs[0][row, : len(expected), -expected.shape[1] :]
-        np.testing.assert_allclose(vectors_read, expected, atol=1e-5)
-        assert not inputs[0][row, len(expected) :, -expected.shape[1] :].any(), "padding"
-        assert list(TASK.read_by_elmo([example], recipe)) == [*texts, example.question]
-    with torch.no_grad():
-        assert len(build(recipe, found).eval().predict(found)) == len(found), "without ELMo"
-
-
-def test_caches_hold_the_sentences_that_elmo_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So does that of a training and that of an ensemble: no vectors are computed while a model runs."""
-    data = str(write_squad(tmp_path / "a.json"))
-    save_native(make_model(), tmp_path / "bilm")
-    recipe = make_recipe(elmo_reads="sentences", training__max_epochs=1)
-    monkeypatch.setattr(LiveLayers, "__call__", lambda _, sentences: pytest.fail(f"computed for {sentences}"))
-    for seed in range(2):
-        config = ExperimentConfig("squad", recipe, tmp_path / f"run{seed}", data, data, elmo=str(tmp_path / "bilm"))
-        Experiment(config).run()
-    found = [parse_question(line, str.split) for line in TWO_LENGTHS]
-    members = load_ensemble([tmp_path / "run0", tmp_path / "run1"])
-    together = predict_together(members, found, 2)
-    monkeypatch.undo()
-    alone = predict(TASK, members[0].model, found, 2)
-    for one, both in zip(alone, together, strict=True):  # both are of one seed
-        np.testing.assert_allclose(both.starts, one.starts, atol=1e-5)
 
 
 def test_a_bilm_that_is_trained_along_reads_a_paragraph_once_in_a_batch() -> None:

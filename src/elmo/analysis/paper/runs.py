@@ -202,7 +202,7 @@ class TaskRuns:
         if config.vectors == "cached" and key not in self._layers:
             live = make_elmo_layers(formats.load(elmo, with_softmax=False), config, use_device(self._device))
             assert isinstance(live, LiveLayers)
-            sentences = self.task.read_by_elmo(chain.from_iterable(self.sets.values()), recipe)
+            sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
             self._layers[key] = live.cached(sentences, self._vectors)
         return self._layers.get(key) if config.vectors == "cached" else None
 
@@ -212,7 +212,7 @@ class TaskRuns:
         Quick runs return only a few sentences.
         """
         examples = self._some(name, self.task.read(getattr(self.data, name), self.recipe))
-        return finetuning_text(self.task, examples, self.recipe, lowercase)
+        return finetuning_text(self.task, examples, lowercase)
 
     def _some(self, name: str, examples: Sequence[Any]) -> Sequence[Any]:
         """Return the examples of a set that are used: all of them, or a few if quick."""

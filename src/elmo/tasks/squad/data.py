@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,19 +26,11 @@ _ARTICLES = re.compile(r"#(\d*):(\d*)$")
 
 @dataclass(frozen=True)
 class Passage:
-    """A paragraph.
-
-    Attributes:
-        text: Its text.
-        tokens: The tokens of all its sentences.
-        places: The characters of the text at which each token begins and ends.
-        sentences: The tokens of each sentence.
-    """
+    """A paragraph: its text, its tokens, and the characters of the text at which each token begins and ends."""
 
     text: str
     tokens: tuple[str, ...]
     places: tuple[tuple[int, int], ...] = field(repr=False)
-    sentences: tuple[tuple[str, ...], ...] = field(repr=False)
 
     @classmethod
     def of(cls, text: str, tokenize: Tokenizer) -> Passage:
@@ -48,16 +39,14 @@ class Passage:
         Raises:
             ElmoError: If the text has no token.
         """
-        sentences: list[tuple[str, ...]] = []
-        places: list[tuple[int, int]] = []
-        for first, last in sentence_spans(text):
-            found = locate(text[first:last], tokenize)
-            if found:
-                sentences.append(tuple(token for token, *_ in found))
-                places += [(first + start, first + end) for _, start, end in found]
-        if not sentences:
+        found = [
+            (token, first + start, first + end)
+            for first, last in sentence_spans(text)
+            for token, start, end in locate(text[first:last], tokenize)
+        ]
+        if not found:
             raise ElmoError("is empty")
-        return cls(text, tuple(chain.from_iterable(sentences)), tuple(places), tuple(sentences))
+        return cls(text, tuple(token for token, *_ in found), tuple((start, end) for _, start, end in found))
 
     def characters(self, bounds: Bounds) -> tuple[int, int]:
         """Return the characters of the text at which the span of these tokens begins and ends."""

@@ -11,20 +11,15 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from elmo.schema import require_choice, require_positive, require_share
+from elmo.schema import require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.modules import CharacterEmbedding, WordEmbedding, glorot_linear, variational_dropout
-from elmo.tasks.elmo.input import ElmoInput, ElmoVectors
+from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_tokenizer_without_code
-from elmo.tasks.squad.data import Bounds, Passage, SquadExample
+from elmo.tasks.squad.data import Bounds, SquadExample
 from elmo.tasks.squad.layers import BiAttention, BiGRU, SelfAttention
 from elmo.tasks.task import Sentence, TaskModel, Vocabularies
-
-SENTENCES = "sentences"
-READ = ("paragraphs", SENTENCES)
-"""What ELMo may read as one sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +28,6 @@ class SquadRecipe(TaskRecipe):
 
     Attributes:
         tokenizer: The tokenizer that cuts the paragraphs and questions of files (as `--tokenizer`).
-        elmo_reads: What ELMo reads as one sentence: "paragraphs", as in the published program, or "sentences".
         words: The word vectors.
         characters: The convolution over a word's characters.
         size: The hidden units of the GRUs, per direction, and half the width of linear layers.
@@ -42,7 +36,6 @@ class SquadRecipe(TaskRecipe):
     """
 
     tokenizer: str = "ptb"
-    elmo_reads: str = "paragraphs"
     words: WordsConfig
     characters: CharactersConfig
     size: int = 90
@@ -51,7 +44,6 @@ class SquadRecipe(TaskRecipe):
 
     def __post_init__(self) -> None:
         require_tokenizer_without_code(self.tokenizer)
-        require_choice("elmo_reads", self.elmo_reads, READ)
         require_share("dropout", self.dropout)
         for name in ("size", "longest_answer"):
             require_positive(name, getattr(self, name))
@@ -96,7 +88,6 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         super().__init__(elmo)
         size, chars = recipe.size, recipe.characters
         self.dropout, self.longest = recipe.dropout, recipe.longest_answer
-        self.reads_sentences = recipe.elmo_reads == SENTENCES
         self.words = WordEmbedding(vocabularies["words"], recipe.words)
         self.characters = CharacterEmbedding(chars.dim, chars.filters, chars.width, dropout=recipe.dropout)
         self.encoder = BiGRU(self.words.width + self.characters.width + elmo.input_width, size)
@@ -122,7 +113,8 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
 
     def _scores(self, examples: Sequence[SquadExample]) -> tuple[Tensor, Tensor]:
         """Return the scores (B, T) of each token as the answer's first and last one, minus infinity at padding."""
-        context, question = self._encode_contexts(examples), self._encode_questions(examples)
+        context = self._encode([example.context.tokens for example in examples])
+        question = self._encode([example.question for example in examples])
         x = self.merge(self.attention(context.vectors, question.vectors, context.mask, question.mask)).relu()
         inner = self._drop(self.self_encoder(self._drop(x), context.mask))
         x = self._drop(x + self.self_merge(self.self_attention(inner, context.mask)).relu())
@@ -131,24 +123,10 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         starts, ends = self.start(first).squeeze(2), self.end(last).squeeze(2)
         return starts.masked_fill(~context.mask, -torch.inf), ends.masked_fill(~context.mask, -torch.inf)
 
-    def _encode_contexts(self, examples: Sequence[SquadExample]) -> _Encoded:
-        contexts = [example.context for example in examples]
-        tokens = [context.tokens for context in contexts]
-        return self._encode(tokens, self._read_sentences(contexts) if self.reads_sentences else self.elmo(tokens))
-
-    def _encode_questions(self, examples: Sequence[SquadExample]) -> _Encoded:
-        questions = [example.question for example in examples]
-        return self._encode(questions, self.elmo(questions))
-
-    def _read_sentences(self, contexts: Sequence[Passage]) -> ElmoVectors:
-        """Return the vectors (B, T, D) of ELMo that reads each paragraph sentence by sentence."""
-        found = self.elmo.of_tokens([sentence for context in contexts for sentence in context.sentences])
-        lengths = [len(context.tokens) for context in contexts]
-        return ElmoVectors(*(pad_sequence(list(vectors.split(lengths)), batch_first=True) for vectors in found))
-
-    def _encode(self, texts: Sequence[Sentence], elmo: ElmoVectors) -> _Encoded:
-        mask = padding_mask(lengths_of(texts), self.device)
-        inputs = torch.cat([self.words(texts), self.characters(texts), elmo.input], dim=2)
+    def _encode(self, sentences: Sequence[Sentence]) -> _Encoded:
+        elmo = self.elmo(sentences)
+        mask = padding_mask(lengths_of(sentences), self.device)
+        inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
         encoded = self._drop(self.encoder(self._drop(inputs), mask))
         return _Encoded(torch.cat([encoded, elmo.output], dim=2), mask)
 

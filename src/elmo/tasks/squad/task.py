@@ -13,7 +13,7 @@ from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.squad.data import CONTEXT, QUESTION, SquadExample, parse_question, read_squad, split_paths
 from elmo.tasks.squad.metric import score_answers
-from elmo.tasks.squad.model import SENTENCES, SquadModel, SquadPrediction, SquadRecipe, best_prediction
+from elmo.tasks.squad.model import SquadModel, SquadPrediction, SquadRecipe, best_prediction
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
@@ -44,17 +44,15 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         return parse_question(line, tokenize)
 
     def sentences(self, example: SquadExample) -> Sequence[Sentence]:
-        """Return the paragraph and the question."""
+        """Return the paragraph, which ELMo reads as one sentence as in the published code, and the question."""
         return [example.context.tokens, example.question]
 
-    def texts(self, example: SquadExample, recipe: SquadRecipe) -> Mapping[str, Sequence[Sentence]]:
-        """Return what ELMo reads of the paragraph, and the question, as two kinds of text.
+    def texts(self, example: SquadExample) -> Mapping[str, Sequence[Sentence]]:
+        """Return the paragraph and the question, as two kinds of text.
 
         The published biLM was fine-tuned on paragraphs alone, but reads questions too.
         """
-        context = example.context
-        read = context.sentences if recipe.elmo_reads == SENTENCES else [context.tokens]
-        return {"contexts": read, "questions": [example.question]}
+        return {"contexts": [example.context.tokens], "questions": [example.question]}
 
     def order(self, example: SquadExample) -> tuple[int, tuple[str, ...]]:
         """Put the longest paragraphs first, and the questions about the same paragraph next to each other."""
