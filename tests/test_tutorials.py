@@ -117,6 +117,13 @@ def test_a_treebank_is_split(mark: str, folder: Path) -> None:
     assert sorted(text for part in parts for text in texts if text in part) == sorted(texts)
 
 
+def test_most_of_a_small_treebank_is_left_to_train_on(folder: Path) -> None:
+    (folder / "treebank.conllu").write_text("".join(f"# text = {n}\n1\tA\t_\n\n" for n in range(60)))
+    exec(blocks(page("tagging.md"), "python")[0], {})
+    parts = [(folder / f"{name}.conllu").read_text() for name in ("train", "dev", "test")]
+    assert [part.count("# text") for part in parts] == [48, 6, 6]
+
+
 def test_the_script_for_scans_rejoins_words_and_drops_headers(tmp_path: Path) -> None:
     """A hyphen within a line stays, and so does a short line that comes only once."""
     (tmp_path / "clean.py").write_text(blocks(page("languages.md"), "python")[1])
