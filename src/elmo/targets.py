@@ -75,12 +75,13 @@ def require_parent(path: Path) -> None:
     """
     if str(path) == "-":
         raise ElmoError("-: results are not written to standard output; name a file or folder")
-    if not path.absolute().name:
+    absolute = path.absolute()
+    if not absolute.name:
         raise ElmoError(f"{path}: can't be written to; name a file or folder in it")
-    if not is_there(path.absolute().parent) or not path.absolute().parent.is_dir():
+    if not is_there(absolute.parent) or not absolute.parent.is_dir():
         raise ElmoError(f"{path}: there is no folder {path.parent}; make it first")
     try:
-        work_folder_of(path.absolute()).lstat()  # its name is longer, and the first that is written to
+        work_folder_of(absolute).lstat()  # its name is longer, and the first that is written to
     except ValueError:
         raise ElmoError(f"{str(path)!r}: holds a NUL character, which no name can; choose another name") from None
     except OSError as error:

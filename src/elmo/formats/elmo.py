@@ -27,7 +27,7 @@ from elmo.nn.elmo import ElmoModule, ElmoOptions
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.schema import require_whole
 from elmo.targets import alone_in, require_folder
-from elmo.text.characters import NUM_CHARACTERS, encode_words, refuse_string
+from elmo.text.characters import NUM_CHARACTERS, encode_words, require_tokens
 
 
 class Elmo(ElmoModule, ModelHubMixin):
@@ -299,9 +299,7 @@ def batch_to_ids(batch: Iterable[Iterable[str]], max_characters: int = NUM_CHARA
         raise ElmoError(f"max_characters: {max_characters} has no room for a character; use {SHORTEST} or more")
     sentences: list[list[str]] = []
     for number, sentence in enumerate(batch):
-        refuse_string(sentence, number)
-        if not isinstance(sentence, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ElmoError(f"sentence {number}: expected a list of tokens, found {type(sentence).__name__}")
+        require_tokens(sentence, number)
         sentences.append(list(sentence))
     longest = max(map(len, sentences), default=0)
     ids = np.zeros((len(sentences), longest, max_characters), dtype=np.int64)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from elmo.config import BiLMConfig, CharCNNConfig, TextConfig
 from elmo.errors import ElmoError
 from elmo.formats.files import checksum_of_weights, to_array
-from elmo.formats.stored import StateArrays, StoredBiLM, StoredMixes, StoredSoftmax, StoredState, Weights
+from elmo.formats.stored import StateArrays, States, StoredBiLM, StoredMixes, StoredSoftmax, StoredState, Weights
 from elmo.formats.stored_types import StoredTypes
 from elmo.schema import from_mapping, shown
 from elmo.text.characters import encode_words, number_types
@@ -193,7 +193,7 @@ class Model:
         return StoredSoftmax(self.config.lstm.projection_dim, arrays)
 
     @property
-    def warm_arrays(self) -> tuple[StateArrays, ...] | None:
+    def warm_arrays(self) -> States | None:
         """The warm state as arrays of one row for each direction, or None if there is none."""
         if self._warm_state is None:
             return None

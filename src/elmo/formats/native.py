@@ -91,14 +91,20 @@ def load_native(
     while True:
         before = versions(folder / name for name in FILES)
         try:
-            return _load(folder, is_named, with_softmax, with_types, types_in_memory)
+            return _load(
+                folder,
+                is_named=is_named,
+                with_softmax=with_softmax,
+                with_types=with_types,
+                types_in_memory=types_in_memory,
+            )
         except ElmoError:
             # A training replaces one file after the other, which may have happened meanwhile.
             if versions(folder / name for name in FILES) == before:
                 raise
 
 
-def _load(folder: Path, is_named: bool, with_softmax: bool, with_types: bool, types_in_memory: bool) -> Model:
+def _load(folder: Path, *, is_named: bool, with_softmax: bool, with_types: bool, types_in_memory: bool) -> Model:
     config, text, checksum_of_config = read_model_config(folder / CONFIG)
     require_sizes(config, folder / CONFIG)
     arrays, metadata = read_arrays(folder / WEIGHTS)

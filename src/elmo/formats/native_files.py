@@ -24,6 +24,7 @@ from elmo.formats.files import AnyArray, as_float32, checksum, map_arrays, read_
 from elmo.formats.renames import Shape, require_shape
 from elmo.formats.stored import (
     StateArrays,
+    States,
     StoredBiLM,
     StoredMix,
     StoredMixes,
@@ -142,7 +143,7 @@ def read_warm_file(path: Path, bilm: StoredBiLM) -> StoredState | None:
     )
 
 
-def arrays_of_state(state: tuple[StateArrays, ...]) -> dict[str, AnyArray]:
+def arrays_of_state(state: States) -> dict[str, AnyArray]:
     """Return the arrays that `read_warm_file` reads, for a state of one row in each direction."""
     return {
         f"{name}.{part}": getattr(direction, part)[:, 0]

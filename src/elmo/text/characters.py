@@ -4,7 +4,7 @@ A word is its UTF-8 bytes between begin-of-word and end-of-word, padded to a fix
 so that 0 stays free for the mask of a padded token.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -68,8 +68,8 @@ def without_boundaries(sentence: Sequence[str]) -> Sequence[str]:
     return sentence
 
 
-def refuse_string(sentence: object, number: int) -> None:
-    """Raise an ElmoError if a sentence is a string instead of a list of tokens.
+def require_tokens(sentence: object, number: int) -> None:
+    """Raise an ElmoError if a sentence is a string, or nothing that holds tokens.
 
     To Python, a string is a sequence of strings too. Without this check the most common mistake of users would give
     them a vector for each letter.
@@ -82,6 +82,8 @@ def refuse_string(sentence: object, number: int) -> None:
         raise ElmoError(
             f"sentence {number}: expected a list of tokens, found a string; did you mean sentence.split() in a list?"
         )
+    if not isinstance(sentence, Iterable):
+        raise _expected_tokens(sentence, number)
 
 
 def check_sentence(sentence: object, number: int) -> None:
@@ -91,12 +93,16 @@ def check_sentence(sentence: object, number: int) -> None:
         sentence: The sentence.
         number: Its place among the sentences, counted from 0, for the message.
     """
-    refuse_string(sentence, number)
+    require_tokens(sentence, number)
     if not isinstance(sentence, Sequence | np.ndarray) or (isinstance(sentence, np.ndarray) and sentence.ndim != 1):
-        raise ElmoError(f"sentence {number}: expected a list of tokens, found {type(sentence).__name__}")
+        raise _expected_tokens(sentence, number)
     for token in cast("Sequence[Any]", sentence):
         if not isinstance(token, str):
             raise ElmoError(f"sentence {number}: token {token!r} is not a string")
+
+
+def _expected_tokens(sentence: object, number: int) -> ElmoError:
+    return ElmoError(f"sentence {number}: expected a list of tokens, found {type(sentence).__name__}")
 
 
 def refuse_one_string(name: str, values: object) -> None:

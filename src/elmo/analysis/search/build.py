@@ -314,7 +314,7 @@ def _write_words(path: Path, embedder: Embedder, text: IndexedText) -> None:
     """
     words = iter(text.types[len(SPECIAL_WORDS) :][:MAX_WORDS])
     chunks: Iterable[Sequence[str]] = iter(lambda: list(islice(words, TYPES_AT_ONCE)), [])
-    width = embedder.width // 2 if embedder.config.bidirectional else embedder.width
+    width = embedder.config.lstm.projection_dim
     vectors = [unit(found[:, :width]).astype(np.float16) for found in embedder.stream(chunks, layers="token")]
     with path.open("wb") as file:
         np.save(file, np.concatenate(vectors), allow_pickle=False)
