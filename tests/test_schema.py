@@ -75,6 +75,6 @@ def test_a_corpus_with_such_a_setting_is_not_begun(key: str, value: object, tmp_
     """It could not be opened again, because its description is checked when it is read."""
     (tmp_path / "text.txt").write_text("a b c d\n" * 5)
     settings: dict[str, Any] = {"workers": 1, key: value}
-    with pytest.raises(ElmoError, match=f"^{key}: expected a whole number, found {value}$"):
+    with pytest.raises(ElmoError, match=f"^`{key}`: expected a whole number, found {value}$"):
         prepare([str(tmp_path / "text.txt")], tmp_path / "corpus", **settings)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

@@ -8,7 +8,9 @@ from pathlib import Path
 class ElmoError(ValueError):
     """Raised for bad input. The message is one sentence that says what is wrong, where, and what to do.
 
-    The command line prints the message and exits with status 2. Any other exception is a bug in the package.
+    Arguments stand in backticks, as in "pass `overwrite=True`", unlike the keys of recipes and files. The command line
+    prints the message with options in place of arguments ("pass --overwrite"), and exits with status 2. Any other
+    exception is a bug in the package.
     """
 
 

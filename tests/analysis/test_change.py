@@ -160,7 +160,7 @@ def test_the_word_that_changed_is_first(index: Path, measure: str) -> None:
 def test_words_can_be_measured_in_turns(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uses = ChangeIndex(index, "decade")
     whole = uses.rank(min_count=5)
-    with pytest.raises(ElmoError, match="between: expected the names of two periods, found '1840s'"):
+    with pytest.raises(ElmoError, match="`between`: expected the names of two periods, found '1840s'"):
         uses.rank("1840s", min_count=5)
     monkeypatch.setattr(module, "SUMS_BYTES", 1)
     parts = uses.rank(min_count=5)
@@ -230,7 +230,7 @@ def test_a_column_goes_before_a_date_unless_one_is_named() -> None:
 
 
 def test_dates_are_for_periods_that_need_them() -> None:
-    with pytest.raises(ElmoError, match="dates: has no effect on periods by author, only on those by year, decade"):
+    with pytest.raises(ElmoError, match="`dates`: has no effect on periods by author, only on those by year, decade"):
         find_periods(origins("1843", "1901"), "author", "date")
 
 

@@ -268,10 +268,10 @@ def test_a_word_of_a_text_that_is_cut_differently_is_not_looked_up(server: str) 
 def test_bad_input_is_a_sentence_on_the_page(server: str) -> None:
     for query, says in (
         ("text=a+play&word=7", "word 7 of line 0: there is none; click on a word of the text"),
-        ("text=a+play&word=x", "word: 'x' is not a number"),
-        ("text=a+play&word=1&top=0", "top: 0 is not positive"),
-        ("text=a+play&word=1&top=1000", "top: 1000 is more than the 100 that the page shows"),
-        ("text=a+play&word=1&groups=9", "groups: 9 is not between 1 and 6"),
+        ("text=a+play&word=x", "`word`: 'x' is not a number"),
+        ("text=a+play&word=1&top=0", "`top`: 0 is not positive"),
+        ("text=a+play&word=1&top=1000", "`top`: 1000 is more than the 100 that the page shows"),
+        ("text=a+play&word=1&groups=9", "`groups`: 9 is not between 1 and 6"),
         ("text=a+play&word=1&tag=X", "the index has no tag 'X'"),
         ("text=nowhere&word=0", "the index has no use of 'nowhere'"),
         ("text=" + "a+" * 3000, "the text has 6,000 characters; the page takes 1,000"),

@@ -149,7 +149,7 @@ def test_several_words_are_the_mean_of_their_vectors(model: Embedder, layer, opt
 
 
 def test_an_occurrence_is_one_of_a_query(model: Embedder) -> None:
-    with pytest.raises(ElmoError, match=r"^occurrence: is for a query, and none is given; leave it out$"):
+    with pytest.raises(ElmoError, match=r"^`occurrence`: is for a query, and none is given; leave it out$"):
         find_neighbors(model, TEXT, "play", occurrence=2)
 
 
@@ -259,10 +259,10 @@ def test_words_are_nearest_by_token_vectors_whatever_the_sentence(model: Embedde
         ("a play", QUERY, {}, r"the text has no use of 'a play' .*\(all its words are there, but do not follow"),
         (" ", QUERY, {}, "the word to look for is empty; name a word, or several with spaces between them"),
         ("wrote", QUERY, {}, r"the text has no use of 'wrote' \(7 sentences read.*like the word\?$"),
-        ("play", QUERY, {"occurrence": 2}, "occurrence: 2 was asked for, but 'play' occurs 1 time in the query"),
-        (["a", "play"], QUERY, {}, "word: expected a string, found list"),
-        ("play", QUERY, {"top": 0}, "top: 0 is not positive"),
-        ("play", QUERY, {"layer": "all"}, "layer: 'all' gives several vectors per token"),
+        ("play", QUERY, {"occurrence": 2}, "`occurrence`: 2 was asked for, but 'play' occurs 1 time in the query"),
+        (["a", "play"], QUERY, {}, "`word`: expected a string, found list"),
+        ("play", QUERY, {"top": 0}, "`top`: 0 is not positive"),
+        ("play", QUERY, {"layer": "all"}, "`layer`: 'all' gives several vectors per token"),
         ("play", QUERY, {"layer": 7}, "no layer 7"),
     ],
 )
@@ -291,7 +291,7 @@ def test_a_name_is_no_embedder() -> None:
         lambda: build_index(name, ["text"], "index"),
         lambda: ContextIndex("index", name),
     ):
-        with pytest.raises(ElmoError, match=r"^embedder: expected what elmo\.load returns, found str$"):
+        with pytest.raises(ElmoError, match=r"^`embedder`: expected what elmo\.load returns, found str$"):
             call()
 
 

@@ -104,10 +104,15 @@ def test_a_label_of_no_training_vector_is_an_error_in_the_score() -> None:
 @pytest.mark.parametrize(
     ("vectors", "labels", "decays", "says"),
     [
-        ([[0], [1]], [0, 1], [1.0], "labels: 0 is not a string; convert labels by str"),
-        ([0, 1], ["a", "b"], [1.0], r"vectors: expected an array \(N, D\) of finite numbers, found an array of 1 dim"),
-        ([[0], [np.nan]], ["a", "b"], [1.0], r"vectors: expected .* found numbers that are not finite"),
-        ([[0], [1]], ["a", "b"], [], "weight_decays: the list is empty; name at least one"),
+        ([[0], [1]], [0, 1], [1.0], "`labels`: 0 is not a string; convert labels by str"),
+        (
+            [0, 1],
+            ["a", "b"],
+            [1.0],
+            r"`vectors`: expected an array \(N, D\) of finite numbers, found an array of 1 dim",
+        ),
+        ([[0], [np.nan]], ["a", "b"], [1.0], r"`vectors`: expected .* found numbers that are not finite"),
+        ([[0], [1]], ["a", "b"], [], "`weight_decays`: the list is empty; name at least one"),
     ],
 )
 def test_what_no_probe_can_be_fitted_to_is_refused(vectors: Any, labels: Any, decays: list[float], says: str) -> None:
@@ -118,7 +123,7 @@ def test_what_no_probe_can_be_fitted_to_is_refused(vectors: Any, labels: Any, de
 def test_vectors_of_another_width_are_refused() -> None:
     vectors = np.float32([[0], [1]])
     probe = fit_probe(vectors, ["a", "b"], vectors, ["a", "b"])
-    with pytest.raises(ElmoError, match=r"^vectors: have 2 numbers each, and those of the training had 1; give"):
+    with pytest.raises(ElmoError, match=r"^`vectors`: have 2 numbers each, and those of the training had 1; give"):
         probe.predict(np.float32([[0, 1]]))
 
 
@@ -137,7 +142,7 @@ def test_vectors_may_have_any_type_and_order(form: str) -> None:
 @pytest.mark.parametrize("labels", [["a"], []])
 def test_labels_must_fit_vectors(labels: list[str]) -> None:
     vectors = np.zeros((2 * len(labels), 3), np.float32)
-    with pytest.raises(ElmoError, match=f"labels: {len(labels)} for {len(vectors)} vectors"):
+    with pytest.raises(ElmoError, match=f"`labels`: {len(labels)} for {len(vectors)} vectors"):
         fit_probe(vectors, labels, vectors, labels)
 
 
@@ -157,9 +162,9 @@ def test_vectors_are_those_of_the_layer_in_order(model: Embedder) -> None:
     expected = np.concatenate(model.embed([["she", "plays"], ["the"]], layers=1))
     np.testing.assert_array_equal(embed_tokens(model, sentences, 1), expected)
     assert all_tags(sentences) == ["PRP", "VBZ", "DT"]
-    with pytest.raises(ElmoError, match="layer: 'all' gives several vectors"):
+    with pytest.raises(ElmoError, match="`layer`: 'all' gives several vectors"):
         embed_tokens(model, sentences, "all")
-    with pytest.raises(ElmoError, match="labels: 0 for 0 vectors"):
+    with pytest.raises(ElmoError, match="`labels`: 0 for 0 vectors"):
         probe_pos(model, [], sentences, sentences, 0)
 
 
@@ -168,7 +173,7 @@ def test_most_frequent_tag_by_hand() -> None:
     train = [Tagged(["play", "play", "play", "on"], ["NN", "VB", "NN", "IN"])]
     assert most_frequent_tag(train, [Tagged(["play", "on", "new", "play"], ["NN", "IN", "NN", "VB"])]) == 0.75
     for sets, name in (((train, []), "test"), (([], train), "train")):
-        with pytest.raises(ElmoError, match=f"{name}: holds no token; give tagged sentences"):
+        with pytest.raises(ElmoError, match=f"`{name}`: holds no token; give tagged sentences"):
             most_frequent_tag(*sets)
 
 

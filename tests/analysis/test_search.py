@@ -96,7 +96,7 @@ def test_the_sentence_of_one_word_counts_without_a_query(model: Embedder, tmp_pa
     build_index(model, [str(tmp_path / "text.txt")], tmp_path / "index")
     index = ContextIndex(tmp_path / "index", model)
     assert len(index.find_neighbors("play").uses) == 2
-    with pytest.raises(ElmoError, match=r"^occurrence: is for a query, and none is given; leave it out$"):
+    with pytest.raises(ElmoError, match=r"^`occurrence`: is for a query, and none is given; leave it out$"):
         index.find_neighbors("play", occurrence=2)
 
 
@@ -361,7 +361,7 @@ def test_the_same_command_again_finds_all_done(
     again = build_index(model, [text], folder)
     assert (again.was_there, again.num_tokens, again.num_bytes) == (True, first.num_tokens, first.num_bytes)
     for other, options in ((text, {"layer": 0}), (str(tmp_path / "other.txt"), {})):
-        with pytest.raises(ElmoError, match="exists already; remove it, or pass overwrite=True"):
+        with pytest.raises(ElmoError, match="exists already; remove it, or pass `overwrite=True`"):
             build_index(model, [other], folder, **options)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     assert [path.name for path in tmp_path.glob(".*")] == []
@@ -468,11 +468,11 @@ def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) ->
         ({"word": "plays"}, "the word 'plays' is not among the tokens of the query"),
         ({"word": "She"}, "the index has no use of 'She'; is its text tokenized"),
         ({"word": "She", "among": ["Park"]}, r"no use of 'Park'; .* \(there is 'park': ignore case"),
-        ({"top": 0}, "top: 0 is not positive"),
+        ({"top": 0}, "`top`: 0 is not positive"),
         ({"any_word": True, "among": ["a"]}, "any_word and among can't be used together"),
-        ({"among": "drama"}, "among: expected a list, found the string 'drama'; split it, or put it in a list"),
-        ({"tags": "NOUN", "tagged": "upos"}, "tags: expected a list, found the string 'NOUN'"),
-        ({"query": "A new play"}, "query: expected a list, found the string 'A new play'"),
+        ({"among": "drama"}, "`among`: expected a list, found the string 'drama'; split it, or put it in a list"),
+        ({"tags": "NOUN", "tagged": "upos"}, "`tags`: expected a list, found the string 'NOUN'"),
+        ({"query": "A new play"}, "`query`: expected a list, found the string 'A new play'"),
         ({"tags": ["NN"]}, "the index has no parts of speech; build it from tagged text"),
         ({"tags": ["X"], "tagged": "upos"}, r"the index has no tag 'X'; it has .*NOUN"),
         ({"tags": ["VERB"], "among": ["a"], "tagged": "upos"}, "no use of 'a' tagged .*VERB"),
@@ -490,10 +490,10 @@ def test_bad_questions_are_explained(model: Embedder, tmp_path: Path, options, s
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"layer": "all"}, "layer: 'all' gives several vectors per token"),
+        ({"layer": "all"}, "`layer`: 'all' gives several vectors per token"),
         ({"layer": 7}, "no layer 7"),
-        ({"kind": "int8"}, "kind: 'int8' is none of float16, pq"),
-        ({"tagged": "pos"}, "tagged: 'pos' is none of upos, xpos, columns"),
+        ({"kind": "int8"}, "`kind`: 'int8' is none of float16, pq"),
+        ({"tagged": "pos"}, "`tagged`: 'pos' is none of upos, xpos, columns"),
         ({"tagged": "columns", "tokenizer": "ptb"}, "tagged text is split into sentences and words already"),
     ],
 )
@@ -867,5 +867,5 @@ def test_the_same_words_with_other_tags_are_another_text(model: Embedder, tags: 
         return build_index(model, [str(tmp_path / "text")], tmp_path / "index", tagged="columns").was_there
 
     assert [build("AABB"), build("AABB")] == [False, True]
-    with pytest.raises(ElmoError, match="exists already; remove it, or pass overwrite=True"):
+    with pytest.raises(ElmoError, match="exists already; remove it, or pass `overwrite=True`"):
         build(tags)

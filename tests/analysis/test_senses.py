@@ -93,7 +93,7 @@ def test_the_query_itself_is_left_out(model: Embedder) -> None:
     ("word", "layer", "message"),
     [
         ("Play", "top", "the text has no use of 'Play'; lemmas of annotated text are in lower case"),
-        ("play", "all", "layer: 'all' gives several vectors"),
+        ("play", "all", "`layer`: 'all' gives several vectors"),
     ],
 )
 def test_words_and_layers_that_cannot_be_gathered_are_refused(
@@ -107,11 +107,11 @@ def test_strings_are_not_taken_for_their_letters(model: Embedder) -> None:
     with pytest.raises(ElmoError, match="sentence 0: expected a list of tokens, found a string"):
         list(mark_uses(["I saw it and I left"], "I"))
     uses = gather_uses(model, mark_uses([["a", "play"]], "a"), "a")
-    with pytest.raises(ElmoError, match="query: expected a list, found the string 'a play'"):
+    with pytest.raises(ElmoError, match="`query`: expected a list, found the string 'a play'"):
         nearest_uses(model, uses, "a", "a play")
-    with pytest.raises(ElmoError, match="top: -1 is not positive"):
+    with pytest.raises(ElmoError, match="`top`: -1 is not positive"):
         nearest_uses(model, uses, "a", ["a", "play"], top=-1)
-    for text, query, says in (([["a"]], "a play", "query: expected"), (["a play"], None, "sentence 0: expected")):
+    for text, query, says in (([["a"]], "a play", "`query`: expected"), (["a play"], None, "sentence 0: expected")):
         with pytest.raises(ElmoError, match=says):
             find_neighbors(model, text, "a", query)
 
@@ -153,7 +153,7 @@ def test_uses_without_a_sense_are_left_out() -> None:
 
 @pytest.mark.parametrize(("senses", "sentences"), [("ab", "pq"), ("aa", "pp"), (["", ""], "pq")])
 def test_senses_without_two_sentences_are_refused(senses, sentences) -> None:
-    with pytest.raises(ElmoError, match="uses: no sense has uses in two sentences"):
+    with pytest.raises(ElmoError, match="`uses`: no sense has uses in two sentences"):
         separation(make_uses([[1, 0], [0, 1]], list(senses), list(sentences)))
 
 

@@ -160,7 +160,7 @@ def test_strings_are_not_taken_for_their_letters() -> None:
 
 def test_a_test_text_without_typos_is_refused(model: Embedder) -> None:
     parts = [make_tagged(20, 0), make_tagged(5, 1), [Tagged(["the", "old"], ["DT", "JJ"])]]
-    with pytest.raises(ElmoError, match="test: has too few words of 4 letters or more for typos in 20% of them"):
+    with pytest.raises(ElmoError, match="`test`: has too few words of 4 letters or more for typos in 20% of them"):
         evaluate_typos(model, *parts)
 
 

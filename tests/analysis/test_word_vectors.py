@@ -118,7 +118,7 @@ def test_a_word_that_is_named_like_a_sense(model: Embedder, tmp_path: Path) -> N
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     (tmp_path / "text.txt").write_text("we play .\n" * 3 + "they saw play#1 .\n" + "the new play was new .\n" * 3)
     corpus = prepare([tmp_path / "text.txt"], tmp_path / "corpus", min_count=1)
-    with pytest.raises(ElmoError, match="senses: 'play#1' would be the name of a sense, but is a word of the text"):
+    with pytest.raises(ElmoError, match="`senses`: 'play#1' would be the name of a sense, but is a word of the text"):
         type_vectors(model, corpus, layer=1, min_count=1, senses=2)
 
 

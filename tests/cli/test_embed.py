@@ -150,9 +150,12 @@ def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
         (["model", "none.txt", "out.h5"], "elmo: none.txt: no such file"),
         (["nothing", "text.txt", "out.h5"], "elmo: nothing: no such file or folder"),
         (["model", "text.txt", "out.h5", "--layers", "last"], "'last' is none of all, top, mean, token"),
-        (["model", "text.txt", "out.h5", "--layers", "1,2"], "elmo: layers: 2 weights for 3 layers"),
-        (["model", "text.txt", "out.h5", "--device", "cuda:99"], "elmo: device: there is no cuda:99 (torch finds"),
-        (["model", "text.txt", "out.h5", "--device", "gpu"], "elmo: device: 'gpu' is unknown; choose one of auto, cpu"),
+        (["model", "text.txt", "out.h5", "--layers", "1,2"], "elmo: --layers: 2 weights for 3 layers"),
+        (["model", "text.txt", "out.h5", "--device", "cuda:99"], "elmo: --device: there is no cuda:99 (torch finds"),
+        (
+            ["model", "text.txt", "out.h5", "--device", "gpu"],
+            "elmo: --device: 'gpu' is unknown; choose one of auto, cpu",
+        ),
         (["model", "text.txt", "out.h5", "--device", "cpu", "--devices", "cpu"], "elmo: --devices already says"),
         (
             ["model", "text.txt", "out.h5", "--top", "--layers", "all"],

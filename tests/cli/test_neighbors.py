@@ -77,8 +77,8 @@ def test_json_has_all_uses_and_reading_options_apply_to_the_query(elmo: Run) -> 
         (["--word", "plays", "--in", "A play ."], "elmo: the word 'plays' is not among the tokens of the query"),
         (["--word", "wrote", "--in", "She wrote it ."], "elmo: the text has no use of 'wrote' (5 sentences read"),
         (["--word", "play", "--in", "A play .", "--occurrence", "2"], "elmo: --occurrence: 2 was asked for"),
-        (["--word", "play", "--in", "A play .", "--layer", "all"], "elmo: layer: 'all' gives several vectors"),
-        (["--word", "play", "--in", "A play .", "--layer", "9"], "elmo: layer: there is no layer 9; this model has"),
+        (["--word", "play", "--in", "A play .", "--layer", "all"], "elmo: --layer: 'all' gives several vectors"),
+        (["--word", "play", "--in", "A play .", "--layer", "9"], "elmo: --layer: there is no layer 9; this model has"),
         (
             ["--word", "play", "--in", "A play .", "--layer", "2.5"],
             "'2.5' is none of top, mean, token, a layer's number",

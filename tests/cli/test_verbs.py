@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -18,13 +19,14 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+import elmo
 import make_bilm_hdf5
 import make_many_langs
 from bridge import make_model
 from commands import RunMain
 from elmo import formats
 from elmo.cli.main import VERBS, cli
-from elmo.cli.shared import OPTIONS, as_typed
+from elmo.cli.shared import as_typed
 from elmo.formats import save_native
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.targets import unfinished_folder
@@ -121,27 +123,34 @@ def options_of(command: click.Command, name: str = "elmo") -> dict[str, set[str]
 
 
 def test_arguments_in_messages_become_options() -> None:
-    assert as_typed("a.h5: exists already; remove it, or pass overwrite=True") == (
+    assert as_typed("a.h5: exists already; remove it, or pass `overwrite=True`") == (
         "a.h5: exists already; remove it, or pass --overwrite"
     )
-    assert as_typed("prepare the text again with lowercase=True") == "prepare the text again with --lowercase"
-    assert as_typed("pass tokenizer='spacy:de' (text='wrapped', layout='conllu'), or start=MODEL") == (
+    assert as_typed("prepare the text again with `lowercase=True`") == "prepare the text again with --lowercase"
+    assert as_typed("pass `tokenizer='spacy:de'` (`text='wrapped'`, `layout='conllu'`), or `start=MODEL`") == (
         "pass --tokenizer spacy:de (--text wrapped, --text conllu), or --from MODEL"
     )
-    kept = "set elmo.cache_dtype=float16 or my.text=1; 'year=1840', 'text=a', 'put text=a', text = new, other=True"
-    assert as_typed(kept) == kept
-    for file in ("data/text=a.txt", "start=2020/x.txt", "text=1"):
-        assert as_typed(f"{file}: no such file") == f"{file}: no such file"
-    assert as_typed("max_vocabulary: 2 is too small") == "--max-vocabulary: 2 is too small"
-    assert as_typed("workers: 0 is not positive") == "--workers: 0 is not positive"
-    assert as_typed("dim: 0 is not positive") == "--dim: 0 is not positive"
-    assert as_typed("epochs: nan is not positive") == "--epochs: nan is not positive"
-    typed = "recipe mini with start=1, batch_size=3: unknown key 'batch_size'"
-    assert as_typed(typed) == typed
-    assert as_typed("heldout: holds no tokens except <S>") == "--heldout: holds no tokens except <S>"
-    for folder in ("dim", "finetune", "heldout", "workers"):
-        assert as_typed(f"{folder}: contains no model") == f"{folder}: contains no model"
-    assert set(OPTIONS.values()) <= set().union(*options_of(cli).values())
+    assert as_typed("`max_vocabulary`: 2 is too small") == "--max-vocabulary: 2 is too small"
+    assert as_typed("`epochs`: nan is not positive") == "--epochs: nan is not positive"
+    for kept in (
+        "set elmo.cache_dtype=float16 or my.text=1; 'year=1840', 'text=a', 'put text=a', text = new, other=True",
+        "recipe mini with start=1, batch_size=3: unknown key 'batch_size'",
+        *(f"{file}: no such file" for file in ("data/text=a.txt", "start=2020/x.txt", "text=1", "workers")),
+    ):
+        assert as_typed(kept) == kept
+
+
+def test_what_messages_advise_to_pass_can_be_typed() -> None:
+    advised = set[str]()
+    for path in Path(elmo.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+                advised |= set(re.findall(r"`\w+=", node.value))
+    advised -= {"`vocab="}  # of the interface of AllenNLP
+    assert len(advised) > 10
+    assert {as_typed(f"{name}...`") for name in advised} <= set().union(*options_of(cli).values())
 
 
 def test_layer_and_layers_each_suggest_the_other(run: Callable[..., Done]) -> None:

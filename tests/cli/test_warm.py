@@ -101,7 +101,7 @@ def test_info_embed_and_convert_use_the_state(elmo: Run, folder: Path) -> None:
         (["warm", "published", "text.txt"], "elmo: published: is not a native model folder, so the state cannot"),
         (
             ["embed", "model", "text.txt", "v.h5", "--state", "warm"],
-            "elmo: state: this model has no warm state, or one that belongs to other weights; add one to "
+            "elmo: --state: this model has no warm state, or one that belongs to other weights; add one to "
             "the model folder with 'elmo warm MODEL TEXT'\n",
         ),
     ],

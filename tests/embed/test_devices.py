@@ -233,13 +233,13 @@ def test_a_script_without_a_guard_is_told_about_it(model_folder: Path, tmp_path:
 
 
 def test_one_device_is_not_taken_for_its_letters(model_folder: Path) -> None:
-    with pytest.raises(ElmoError, match="devices: expected a list, found the string 'cpu'"):
+    with pytest.raises(ElmoError, match="`devices`: expected a list, found the string 'cpu'"):
         ParallelEmbedder(model_folder, "cpu")
 
 
 def test_a_number_is_no_device() -> None:
     number: Any = 0
-    with pytest.raises(ElmoError, match=r"^device: '0' is unknown; choose one of auto, cpu"):
+    with pytest.raises(ElmoError, match=r"^`device`: '0' is unknown; choose one of auto, cpu"):
         Embedder(make_model(), device=number)
 
 
@@ -253,14 +253,14 @@ def test_an_embedder_is_made_from_what_a_layer_holds() -> None:
 @pytest.mark.parametrize("model", ["en", 3], ids=["a name", "a number"])
 def test_an_embedder_is_made_from_a_model_alone(model: Any) -> None:
     with pytest.raises(
-        ElmoError, match=f"^model: expected what elmo.formats.load returns, found {type(model).__name__}$"
+        ElmoError, match=f"^`model`: expected what elmo.formats.load returns, found {type(model).__name__}$"
     ):
         Embedder(model)
 
 
 def test_an_embedder_is_no_source_of_a_model() -> None:
     embedder: Any = Embedder(make_model())
-    with pytest.raises(ElmoError, match=r"^model: expected a path, a name or an address, found Embedder$"):
+    with pytest.raises(ElmoError, match=r"^`model`: expected a path, a name or an address, found Embedder$"):
         load(embedder)
 
 
@@ -326,7 +326,7 @@ def test_arrays_without_room_in_a_memory_file(monkeypatch) -> None:
 
 def test_a_worker_of_a_pool_starts_no_processes(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiprocessing.current_process", lambda: SimpleNamespace(daemon=True))
-    with pytest.raises(ElmoError, match="devices: this process may start no others"):
+    with pytest.raises(ElmoError, match="`devices`: this process may start no others"):
         ParallelEmbedder(model_folder / "model", ["cpu", "cpu"])
 
 

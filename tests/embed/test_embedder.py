@@ -160,7 +160,9 @@ def test_layers_without_weight_are_zeros(model_folder: Path) -> None:
 
 
 def test_layer_weights_that_are_too_large(model: Embedder) -> None:
-    with pytest.raises(ElmoError, match=r"^layers: with these weights, the vectors are not finite; give smaller ones$"):
+    with pytest.raises(
+        ElmoError, match=r"^`layers`: with these weights, the vectors are not finite; give smaller ones$"
+    ):
         model.embed(SENTENCES, layers=[1e38, 1e38, 1e38])
 
 
@@ -307,39 +309,42 @@ def test_works_in_a_worker_of_a_data_loader(model_folder: Path) -> None:
         (lambda model: model.embed([["a"], "A new play"]), r"sentence 1: expected a list of tokens.*\.split\(\)"),
         (lambda model: model.embed([["a", 5]]), "sentence 0: token 5 is not a string"),
         (lambda model: model.embed([7]), "sentence 0: expected a list of tokens, found int"),
-        (lambda model: model.stream([["a"]], layers="last"), "layers: 'last' is none of all, top, mean, token"),
+        (lambda model: model.stream([["a"]], layers="last"), "`layers`: 'last' is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=3), "no layer 3; this model has layers 0 to 2"),
         (lambda model: model.stream([["a"]], layers=-4), "no layer -4; this model has layers 0 to 2"),
         (lambda model: model.embed(np.zeros((1, 2))), "sentence 0: token .*0.0.* is not a string"),
         (lambda model: model.embed(np.array([[["a"]]])), "sentence 0: expected a list of tokens, found ndarray"),
         (lambda model: model.embed(np.array(["a"])), r"sentence 0: expected a list of tokens.*\.split\(\)"),
         (lambda model: model.stream([["a"]], layers=np.int64(3)), "no layer 3; this model has layers 0 to 2"),
-        (lambda model: model.stream([["a"]], layers=1.0), "layers: 1.0 is none of all, top, mean, token"),
-        (lambda model: model.stream([["a"]], layers=[1.0, 2.0]), "layers: 2 weights for 3 layers"),
-        (lambda model: model.stream([["a"]], layers=["a", "b", "c"]), r"layers: \['a', 'b', 'c'\] is none of all"),
-        (lambda model: model.stream([["a"]], layers=["1", "0", "0"]), r"layers: \['1', '0', '0'\] is none of all"),
-        (lambda model: model.stream([["a"]], layers=True), "layers: True is none of all, top, mean, token"),
-        (lambda model: model.stream([["a"]], layers=[True, False, False]), r"layers: \[True, .* is none of all, top"),
+        (lambda model: model.stream([["a"]], layers=1.0), "`layers`: 1.0 is none of all, top, mean, token"),
+        (lambda model: model.stream([["a"]], layers=[1.0, 2.0]), "`layers`: 2 weights for 3 layers"),
+        (lambda model: model.stream([["a"]], layers=["a", "b", "c"]), r"`layers`: \['a', 'b', 'c'\] is none of all"),
+        (lambda model: model.stream([["a"]], layers=["1", "0", "0"]), r"`layers`: \['1', '0', '0'\] is none of all"),
+        (lambda model: model.stream([["a"]], layers=True), "`layers`: True is none of all, top, mean, token"),
+        (lambda model: model.stream([["a"]], layers=[True, False, False]), r"`layers`: \[True, .* is none of all, top"),
         (
             lambda model: model.stream([["a"]], layers=[None, 1, 2]),
-            r"layers: \[nan, .* holds a number that is not",
+            r"`layers`: \[nan, .* holds a number that is not",
         ),
-        (lambda model: model.stream([["a"]], layers={"top": 1}), r"layers: {'top': 1} is none of all, top"),
-        (lambda model: model.stream([["a"]], layers=np.array(2)), r"layers: array\(2\) is none of all, top"),
+        (lambda model: model.stream([["a"]], layers={"top": 1}), r"`layers`: {'top': 1} is none of all, top"),
+        (lambda model: model.stream([["a"]], layers=np.array(2)), r"`layers`: array\(2\) is none of all, top"),
         (lambda model: model.stream([["a"]], layers=[1, 2, float("nan")]), "a number that is not finite in float32"),
         (
             lambda model: model.stream([["a"]], layers=[1e39, 0, 0]),
             r"\[1e[+]39, .* holds a number that is not",
         ),
-        (lambda model: model.stream([["a"]], pool="sum"), "pool: 'sum' is none of mean, max, first-last"),
-        (lambda model: model.stream([["a"]], state="cold"), "state: 'cold' is none of zero, carry, warm"),
-        (lambda model: model.stream([["a"]], batch_size=0), "batch_size: 0 is not positive"),
-        (lambda model: model.stream([["a"]], batch_size="3"), "batch_size: expected a whole number, found '3'"),
-        (lambda model: model.stream([["a"]], batch_size=2.5), "batch_size: expected a whole number, found 2.5"),
-        (lambda model: model.stream([["a"]], batch_size=True), "batch_size: expected a whole number, found True"),
-        (lambda model: model.tokenize(["A play."]), "text: expected a string, found list"),
-        (lambda model: model.embed_text(b"A play."), "text: expected a string, found bytes"),
-        (lambda model: model.tokenize("A play.", tokenizer=str.split), "tokenizer: expected a name, found method_desc"),
+        (lambda model: model.stream([["a"]], pool="sum"), "`pool`: 'sum' is none of mean, max, first-last"),
+        (lambda model: model.stream([["a"]], state="cold"), "`state`: 'cold' is none of zero, carry, warm"),
+        (lambda model: model.stream([["a"]], batch_size=0), "`batch_size`: 0 is not positive"),
+        (lambda model: model.stream([["a"]], batch_size="3"), "`batch_size`: expected a whole number, found '3'"),
+        (lambda model: model.stream([["a"]], batch_size=2.5), "`batch_size`: expected a whole number, found 2.5"),
+        (lambda model: model.stream([["a"]], batch_size=True), "`batch_size`: expected a whole number, found True"),
+        (lambda model: model.tokenize(["A play."]), "`text`: expected a string, found list"),
+        (lambda model: model.embed_text(b"A play."), "`text`: expected a string, found bytes"),
+        (
+            lambda model: model.tokenize("A play.", tokenizer=str.split),
+            "`tokenizer`: expected a name, found method_desc",
+        ),
     ],
 )
 def test_bad_input_is_explained(model: Embedder, call: Callable[[Embedder], object], says: str) -> None:
@@ -354,5 +359,7 @@ def test_vectors_need_no_gradient_and_leave_training_alone(loaded: formats.Model
 
 
 def test_negative_weights_that_are_too_large(model: Embedder) -> None:
-    with pytest.raises(ElmoError, match=r"^layers: with these weights, the vectors are not finite; give smaller ones$"):
+    with pytest.raises(
+        ElmoError, match=r"^`layers`: with these weights, the vectors are not finite; give smaller ones$"
+    ):
         model.embed(SENTENCES, layers=[-1e38, -1e38, -1e38])

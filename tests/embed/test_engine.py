@@ -335,7 +335,7 @@ def test_default_is_float32() -> None:
 @pytest.mark.parametrize(
     ("precision", "says"),
     [
-        ("float64", "precision: 'float64' is none of float32, bf16, float16, int8, auto"),
+        ("float64", "`precision`: 'float64' is none of float32, bf16, float16, int8, auto"),
         ("float16", "float16 is for GPUs; use bf16"),
         ("int8", "int8 needs the native module"),
     ],

@@ -25,7 +25,7 @@ def test_pools_by_definition(pool, expected) -> None:
 
 
 def test_an_unknown_pool_is_refused() -> None:
-    with pytest.raises(ElmoError, match="pool: 'sum' is none of mean, max, first-last"):
+    with pytest.raises(ElmoError, match="`pool`: 'sum' is none of mean, max, first-last"):
         pool_tokens(VECTORS, "sum")  # pyright: ignore[reportArgumentType]
 
 

@@ -113,7 +113,7 @@ def test_a_warm_run_leaves_the_carried_state(loaded: formats.Model) -> None:
 
 def test_a_model_without_one_says_so(loaded: formats.Model) -> None:
     plain = Embedder(formats.Model(loaded.bilm))
-    with pytest.raises(ElmoError, match="state: this model has no warm state, or one that belongs to other weights"):
+    with pytest.raises(ElmoError, match="`state`: this model has no warm state, or one that belongs to other weights"):
         plain.stream(TEXT, state="warm")
 
 

@@ -101,7 +101,7 @@ def test_facts_that_no_file_can_store(model: Embedder, folder: Path, ending: str
     """A file name may have bytes that are not UTF-8. Anything but a string or a number is refused before any work."""
     path = folder / f"vectors.{ending}"
     for value in (None, ["a", 1], {"a": 1}):
-        with pytest.raises(ElmoError, match=r"^facts: x is .*; give a string or a number$"):
+        with pytest.raises(ElmoError, match=r"^`facts`: x is .*; give a string or a number$"):
             model.write(path, SENTENCES, facts={"x": value})
     for facts, says in (
         ({"": "x"}, "'' can't be the name of a fact"),
@@ -110,7 +110,7 @@ def test_facts_that_no_file_can_store(model: Embedder, folder: Path, ending: str
         ({"note": 2**70}, "note is a number of more than 64 bits"),
         ({"note": "x" * 70_000}, "they take 70,... bytes, more than the 60,000 of a file"),
     ):
-        with pytest.raises(ElmoError, match=rf"^facts: {says}"):
+        with pytest.raises(ElmoError, match=rf"^`facts`: {says}"):
             model.write(path, SENTENCES, facts=facts)
     assert names(folder) == []
     model.write(path, SENTENCES, facts={"file": os.fsdecode(b"caf\xe9"), "seed": 3})
@@ -344,7 +344,7 @@ def test_writing_runs_beside_the_computation(model: Embedder, folder: Path, monk
 def test_an_existing_file_is_refused_unless_overwritten(model: Embedder, folder: Path) -> None:
     path = folder / "a.npz"
     path.write_bytes(b"old")
-    with pytest.raises(ElmoError, match=r"a\.npz: exists already; remove it, or pass overwrite=True"):
+    with pytest.raises(ElmoError, match=r"a\.npz: exists already; remove it, or pass `overwrite=True`"):
         model.write(path, SENTENCES)
     assert path.read_bytes() == b"old"
     model.write(path, SENTENCES, overwrite=True)
@@ -379,14 +379,14 @@ def test_impossible_targets_are_refused_before_any_work(model: Embedder, folder:
 @pytest.mark.parametrize("ending", ["h5", "npz", "parquet"])
 def test_numbers_too_large_for_float16_are_refused(model: Embedder, folder: Path, ending) -> None:
     """Without a check, the file would hold infinity."""
-    with pytest.raises(ElmoError, match=r"^dtype: a number is above 65,504"):
+    with pytest.raises(ElmoError, match=r"^`dtype`: a number is above 65,504"):
         model.write(folder / f"large.{ending}", SENTENCES, layers=[1e7] * model.num_layers, dtype="float16")
     model.write(folder / f"large.{ending}", SENTENCES, layers=[1e7] * model.num_layers)
     assert not list(folder.glob(".large*"))
 
 
 def test_unknown_dtype_and_missing_pyarrow_are_explained(model: Embedder, folder: Path, monkeypatch) -> None:
-    with pytest.raises(ElmoError, match="dtype: 'float64' is none of float32, float16"):
+    with pytest.raises(ElmoError, match="`dtype`: 'float64' is none of float32, float16"):
         model.write(folder / "a.h5", SENTENCES, dtype="float64")  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ElmoError, match=r"needs pyarrow, which is not installed: pip install 'elmo-torch\[parquet\]'"):

@@ -207,9 +207,9 @@ def test_addresses_and_absent_files_are_refused(tmp_path: Path, monkeypatch: pyt
     options, weights = folder / OPTIONS_FILE, folder / WEIGHTS_FILE
     for files, message in (
         (("http://127.0.0.1:9/options.json", weights), r"^http://127\.0\.0\.1:9/options\.json: can't be reached \("),
-        ((options, "s3://bucket/weights.hdf5"), "weight_file: s3://bucket/weights.hdf5 is an address.*download it"),
-        ((None, weights), "options_file: is not given; pass the paths or addresses"),
-        ((options, None), "weight_file: is not given; pass the paths or addresses"),
+        ((options, "s3://bucket/weights.hdf5"), "`weight_file`: s3://bucket/weights.hdf5 is an address.*download it"),
+        ((None, weights), "`options_file`: is not given; pass the paths or addresses"),
+        ((options, None), "`weight_file`: is not given; pass the paths or addresses"),
         ((folder / "absent.json", weights), r"absent\.json: no such file"),
         ((options, folder / "absent.hdf5"), r"absent\.hdf5: no such file"),
     ):
@@ -244,7 +244,7 @@ def test_inputs_may_be_none_if_all_words_are_known(tmp_path: Path) -> None:
     wanted = layer(elmo.batch_to_ids(SENTENCES), numbers)["elmo_representations"]
     torch.testing.assert_close(layer(None, numbers)["elmo_representations"], wanted, atol=0, rtol=0)
     numbers[0, 0] = len(VOCABULARY)
-    with pytest.raises(ElmoError, match=r"^inputs: are None, but not all of word_inputs are known words"):
+    with pytest.raises(ElmoError, match=r"^`inputs`: are None, but not all of word_inputs are known words"):
         layer(None, numbers)
 
 

@@ -58,7 +58,7 @@ def test_what_is_saved_is_loaded_bit_by_bit(variant: str, tmp_path: Path) -> Non
 def test_a_folder_may_be_a_string_and_only_models_are_saved(save: Callable[..., None], tmp_path: Path) -> None:
     save(make_model(), str(tmp_path / "model"))
     embedder = elmo.load(tmp_path / "model")
-    with pytest.raises(ElmoError, match=r"model: expected what elmo\.formats\.load returns, found Embedder"):
+    with pytest.raises(ElmoError, match=r"`model`: expected what elmo\.formats\.load returns, found Embedder"):
         save(embedder, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 

@@ -66,9 +66,9 @@ def carried(batches: list[list[list[str]]]) -> Iterator[list[Array]]:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"num_output_representations": 0}, "num_output_representations: 0 is not positive"),
-        ({"num_output_representations": 1.0}, "num_output_representations: expected a whole number, found 1.0"),
-        ({"dropout": 2.0}, r"dropout: 2\.0 is not in \[0, 1\)"),
+        ({"num_output_representations": 0}, "`num_output_representations`: 0 is not positive"),
+        ({"num_output_representations": 1.0}, "`num_output_representations`: expected a whole number, found 1.0"),
+        ({"dropout": 2.0}, r"`dropout`: 2\.0 is not in \[0, 1\)"),
     ],
     ids=str,
 )
@@ -82,7 +82,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], says: str, files: 
 @pytest.mark.parametrize("words", [None, ["A", "play"]], ids=str)
 def test_numbers_of_words_must_be_a_tensor(words: list[str] | None, files: tuple[str, str]) -> None:
     layer = Elmo(*files, 1, vocab_to_cache=words)
-    with pytest.raises(ElmoError, match=r"^word_inputs: expected a tensor, found list$"):
+    with pytest.raises(ElmoError, match=r"^`word_inputs`: expected a tensor, found list$"):
         layer(batch_to_ids([["A"]]), [[1]])
 
 
@@ -342,11 +342,11 @@ def test_sentences_are_taken_batch_by_batch(files: tuple[str, str]) -> None:
 def test_bad_arguments_of_the_embedder_are_refused(files: tuple[str, str]) -> None:
     embedder = ElmoEmbedder(*files)
     for call, message in (
-        (lambda: ElmoEmbedder(files[0]), "weight_file: is not given; pass the paths or addresses"),
-        (lambda: ElmoEmbedder(files[0], "s3://bucket/w.hdf5"), r"weight_file: s3://bucket/w\.hdf5 is an address"),
-        (lambda: ElmoEmbedder(*files, cuda_device=None), "cuda_device: expected the number of a GPU, .* found None"),
-        (lambda: ElmoEmbedder(*files, cuda_device="0"), "cuda_device: expected the number of a GPU, .* found '0'"),
-        (lambda: list(embedder.embed_sentences([["A"]], batch_size=0)), "batch_size: 0 is not positive"),
+        (lambda: ElmoEmbedder(files[0]), "`weight_file`: is not given; pass the paths or addresses"),
+        (lambda: ElmoEmbedder(files[0], "s3://bucket/w.hdf5"), r"`weight_file`: s3://bucket/w\.hdf5 is an address"),
+        (lambda: ElmoEmbedder(*files, cuda_device=None), "`cuda_device`: expected the number of a GPU, .* found None"),
+        (lambda: ElmoEmbedder(*files, cuda_device="0"), "`cuda_device`: expected the number of a GPU, .* found '0'"),
+        (lambda: list(embedder.embed_sentences([["A"]], batch_size=0)), "`batch_size`: 0 is not positive"),
         (lambda: embedder.embed_batch(["A sentence"]), "found a string"),
         (lambda: embedder.embed_sentence("A sentence"), "found a string"),
     ):
@@ -455,13 +455,13 @@ def test_repeated_lines_cannot_be_keys(files: tuple[str, str], folder: Path) -> 
 
 def test_bad_arguments_of_embed_file_are_refused(files: tuple[str, str], folder: Path) -> None:
     for path, options, message in (
-        ("vectors.h5", {"output_format": "mean"}, "output_format: 'mean' is none of all, top, average"),
-        ("vectors.h5", {"batch_size": 0}, "batch_size: 0 is not positive"),
+        ("vectors.h5", {"output_format": "mean"}, "`output_format`: 'mean' is none of all, top, average"),
+        ("vectors.h5", {"batch_size": 0}, "`batch_size`: 0 is not positive"),
         ("absent/vectors.h5", {}, "there is no folder"),
     ):
         with pytest.raises(ElmoError, match=message):
             embed_text(files, folder / path, **options)
-    with pytest.raises(ElmoError, match=r"^input_file: expected the lines of a text, found a path; pass open"):
+    with pytest.raises(ElmoError, match=r"^`input_file`: expected the lines of a text, found a path; pass open"):
         ElmoEmbedder(*files).embed_file("in.txt", folder / "vectors.h5")
     assert not list(folder.iterdir())
 

@@ -140,7 +140,7 @@ def test_the_parameters_of_a_mix() -> None:
     [
         ({"mixture_size": 3, "initial_scalar_parameters": [0.0, 0.0]}, 3, "2 for a mixture of 3 tensors"),
         ({"mixture_size": 3}, 2, "2 were given to a mixture of 3"),
-        ({"mixture_size": 1, "do_layer_norm": True}, 1, "mask: layer norm needs one"),
+        ({"mixture_size": 1, "do_layer_norm": True}, 1, "`mask`: layer norm needs one"),
     ],
 )
 def test_bad_arguments_of_a_mix_are_refused(settings: dict[str, Any], num_tensors: int, message: str) -> None:
@@ -354,7 +354,7 @@ def test_the_state_can_be_forgotten_row_by_row(files: tuple[str, str]) -> None:
     bilm._elmo_lstm.reset_states(torch.tensor([True, False, True]))
     again = torch.stack(bilm(ids)["activations"])
     assert [torch.equal(again[:, row], first[:, row]) for row in range(3)] == [True, False, True]
-    with pytest.raises(ConfigurationError, match="mask: has 2 rows, but the state has 3"):
+    with pytest.raises(ConfigurationError, match="`mask`: has 2 rows, but the state has 3"):
         bilm._elmo_lstm.reset_states(torch.tensor([True, False]))
     bilm._elmo_lstm.stateful = False
     assert torch.equal(torch.stack(bilm(ids)["activations"]), first)
@@ -646,7 +646,7 @@ def test_bad_settings_are_refused(files: tuple[str, str]) -> None:
         (ElmoTokenEmbedder, {**params, "dropout": "half"}, "dropout: expected float, found 'half'"),
         (ElmoTokenEmbedder, {**params, "projection_dim": 2.5}, r"projection_dim: expected int, found 2\.5"),
         (ElmoTokenEmbedder, [1], "params must be a mapping of arguments, not list"),
-        (ElmoTokenEmbedder, {**params, "namespace_to_cache": "tokens"}, "namespace_to_cache: needs the vocabulary"),
+        (ElmoTokenEmbedder, {**params, "namespace_to_cache": "tokens"}, "`namespace_to_cache`: needs the vocabulary"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             kind.from_params(params=given)

@@ -61,7 +61,7 @@ def test_bad_arguments_of_batchers_are_refused(vocabulary: Path, tmp_path: Path)
     for call, message in (
         (lambda: Batcher(absent, 50), "absent: no such file"),
         (lambda: TokenBatcher(absent), "absent: no such file"),
-        (lambda: Batcher(vocabulary, 2), "max_token_length: 2 has no room"),
+        (lambda: Batcher(vocabulary, 2), "`max_token_length`: 2 has no room"),
         (lambda: Batcher(vocabulary, 50).batch_sentences(["A play ."]), no_list),
         (lambda: TokenBatcher(vocabulary).batch_sentences(["A play ."]), no_list),
         (lambda: TokenBatcher(no_unk).batch_sentences([["A"], ["B"]]), "no_unk: 'B' is not in .* neither is <UNK>"),

@@ -97,11 +97,11 @@ def test_errors_of_bad_arguments(folder: Path, tmp_path: Path) -> None:
     embedder = Embedder(folder)
     assert embedder.sents2elmo([]) == []
     for path, batch_size, sentences, layer, says in (
-        (folder, 64, SENTENCES, 3, "^output_layer: there is no layer 3; this model has layers 0 to 2"),
+        (folder, 64, SENTENCES, 3, "^`output_layer`: there is no layer 3; this model has layers 0 to 2"),
         (folder, 64, SENTENCES, -3, "there is no layer -3; this model has layers 0 to 2"),
         (folder, 64, SENTENCES, -4, "there is no layer -4; this model has layers 0 to 2"),
         (folder, 64, [["play"], "今天天氣真好"], -1, "sentence 1: expected a list of tokens, found a string"),
-        (folder, 0, SENTENCES, -1, "batch_size: 0"),
+        (folder, 0, SENTENCES, -1, "`batch_size`: 0"),
         (tmp_path / "nothing", 64, SENTENCES, -1, "nothing: no such file or folder"),
     ):
         with pytest.raises(ElmoError, match=says):

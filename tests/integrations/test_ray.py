@@ -181,10 +181,10 @@ def test_columns_that_do_not_fit_are_refused(folder: Path, options: dict, says: 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"dtype": "int8"}, "dtype: 'int8' is none of float32, float16"),
+        ({"dtype": "int8"}, "`dtype`: 'int8' is none of float32, float16"),
         ({"num_cpus": 0}, "num_cpus: 0 is not positive"),
         ({"concurrency": 0}, "concurrency: 0 is not positive"),
-        ({"batch_size": -1}, "batch_size: -1 is not positive"),
+        ({"batch_size": -1}, "`batch_size`: -1 is not positive"),
     ],
 )
 def test_bad_options_are_refused_at_once(folder: Path, options: dict[str, Any], says: str) -> None:

@@ -323,9 +323,9 @@ def test_a_model_must_be_loaded_first(method: str) -> None:
 @pytest.mark.parametrize(
     ("methods", "texts", "options", "message"),
     [
-        ((VECTORS, AVERAGE), SENTENCES, {"layers": "mean"}, "layers: 'mean' is none of average, top, all"),
-        ((SUBSTITUTES,), SENTENCES, {"topn": 0}, "topn: 0 is not positive"),
-        ((VECTORS, AVERAGE, SUBSTITUTES), "w1 w2", {}, "texts: expected a list of sentences, found a string"),
+        ((VECTORS, AVERAGE), SENTENCES, {"layers": "mean"}, "`layers`: 'mean' is none of average, top, all"),
+        ((SUBSTITUTES,), SENTENCES, {"topn": 0}, "`topn`: 0 is not positive"),
+        ((VECTORS, AVERAGE, SUBSTITUTES), "w1 w2", {}, "`texts`: expected a list of sentences, found a string"),
         ((VECTORS, AVERAGE, SUBSTITUTES), [["w1"], 2], {}, "sentence 1: expected a list of tokens, found int"),
         ((VECTORS, AVERAGE, SUBSTITUTES), [[2]], {}, "sentence 0: token 2 is not a string"),
     ],
@@ -343,9 +343,9 @@ def test_models_that_cannot_be_used_are_refused(nlpl: tuple[Path, Oracle], model
     for call, message in (
         (lambda: model.get_elmo_substitutes(SENTENCES), "substitutes need a model with a softmax and its vocabulary"),
         (lambda: loaded(nlpl[0], full=True), "has no softmax with its vocabulary, which full=True asks for"),
-        (lambda: loaded(nlpl[0], max_batch_size=0), "max_batch_size: 0 is not positive"),
+        (lambda: loaded(nlpl[0], max_batch_size=0), "`max_batch_size`: 0 is not positive"),
         (lambda: loaded(tmp_path / "nothing"), "no such file or folder"),
-        (lambda: ElmoModel("cold"), "state: 'cold' is none of zero"),  # type: ignore[arg-type]
+        (lambda: ElmoModel("cold"), "`state`: 'cold' is none of zero"),  # type: ignore[arg-type]
     ):
         with pytest.raises(ElmoError, match=message):
             call()

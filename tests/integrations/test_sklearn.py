@@ -333,15 +333,15 @@ def test_few_models_are_kept(tmp_path: Path, loads: list[str]) -> None:
 
 
 BAD = {
-    "layers": ({"layers": "last"}, "layers: 'last' is none of all, top, mean, token"),
-    "weights": ({"layers": [1.0]}, "layers: 1 weights for 3 layers"),
-    "pool": ({"pool": "sum"}, "pool: 'sum' is none of mean, max, first-last"),
-    "no pool": ({"pool": None}, "pool: None is none of"),
+    "layers": ({"layers": "last"}, "`layers`: 'last' is none of all, top, mean, token"),
+    "weights": ({"layers": [1.0]}, "`layers`: 1 weights for 3 layers"),
+    "pool": ({"pool": "sum"}, "`pool`: 'sum' is none of mean, max, first-last"),
+    "no pool": ({"pool": None}, "`pool`: None is none of"),
     "tokenizer": ({"tokenizer": "moses"}, "tokenizer 'moses' is unknown"),
-    "precision": ({"precision": "int3"}, "precision: 'int3' is none of"),
-    "batch_size": ({"batch_size": 0}, "batch_size: 0 is not positive"),
+    "precision": ({"precision": "int3"}, "`precision`: 'int3' is none of"),
+    "batch_size": ({"batch_size": 0}, "`batch_size`: 0 is not positive"),
     "model": ({"model": "no/such/folder"}, "no such file or folder"),
-    "no model": ({"model": None}, "model: expected a path, a name or an address, found NoneType"),
+    "no model": ({"model": None}, "`model`: expected a path, a name or an address, found NoneType"),
 }
 
 
@@ -376,9 +376,9 @@ def test_bad_documents_are_refused(folder: Path, documents: Any, message: str) -
 @pytest.mark.parametrize(
     ("parameter", "message"),
     [
-        ({"tokenizer": 3}, "tokenizer: expected a name or a function, found 3"),
-        ({"lowercase": "no"}, "lowercase: expected True, False or None, found 'no'"),
-        ({"batch_size": "x"}, "batch_size: expected a number, found 'x'"),
+        ({"tokenizer": 3}, "`tokenizer`: expected a name or a function, found 3"),
+        ({"lowercase": "no"}, "`lowercase`: expected True, False or None, found 'no'"),
+        ({"batch_size": "x"}, "`batch_size`: expected a number, found 'x'"),
     ],
 )
 def test_parameters_of_the_wrong_type_are_refused(folder: Path, parameter: dict[str, Any], message: str) -> None:

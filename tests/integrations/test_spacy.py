@@ -320,9 +320,9 @@ def test_token_vectors_of_a_pipeline_from_bytes_are_in_memory(model_folder: Path
     ("config", "says"),
     [
         ({"model": "no/such/model"}, "no/such/model: no such file or folder"),
-        ({"layers": "all"}, "layers: 'all' gives a token several vectors, doc.tensor has one; choose mean"),
-        ({"layers": "last"}, "layers: 'last' is none of all, top, mean, token"),
-        ({"layers": 7}, "layers: there is no layer 7"),
+        ({"layers": "all"}, "`layers`: 'all' gives a token several vectors, doc.tensor has one; choose mean"),
+        ({"layers": "last"}, "`layers`: 'last' is none of all, top, mean, token"),
+        ({"layers": 7}, "`layers`: there is no layer 7"),
     ],
 )
 def test_bad_settings_are_explained(model_folder: Path, config: dict[str, Any], says: str) -> None:

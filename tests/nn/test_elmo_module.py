@@ -403,11 +403,13 @@ def test_words_are_cached_for_weights_made_in_inference_mode() -> None:
 
 def test_ids_are_whole_numbers() -> None:
     bilm, _ = build()
-    with pytest.raises(ElmoError, match=r"inputs: expected whole numbers, the ids of characters, found torch\.float32"):
+    with pytest.raises(
+        ElmoError, match=r"`inputs`: expected whole numbers, the ids of characters, found torch\.float32"
+    ):
         make(bilm, 1)(ids_of(SENTENCES).float())
-    with pytest.raises(ElmoError, match=r"inputs: expected whole numbers, the ids of characters, found torch\.bool"):
+    with pytest.raises(ElmoError, match=r"`inputs`: expected whole numbers, the ids of characters, found torch\.bool"):
         make(bilm, 1)(ids_of(SENTENCES).bool())
-    with pytest.raises(ElmoError, match=r"word_inputs: expected \(…, T\) whole numbers .* of torch\.bool"):
+    with pytest.raises(ElmoError, match=r"`word_inputs`: expected \(…, T\) whole numbers .* of torch\.bool"):
         make(bilm, 1, word_characters=word_characters())(torch.empty(0), WORD_IDS > 0)
 
 
@@ -425,15 +427,15 @@ def test_words_of_another_width_are_refused(tiny_config: Callable[..., BiLMConfi
     """Words that `batch_to_ids` cut shorter than the model reads them would silently get other vectors."""
     config = tiny_config()
     room, layer = config.char_cnn.max_characters_per_token, ElmoModule(BiLM(config), 1)
-    with pytest.raises(ElmoError, match=rf"inputs: {room - 1} characters per word, but the model reads {room}; make"):
+    with pytest.raises(ElmoError, match=rf"`inputs`: {room - 1} characters per word, but the model reads {room}; make"):
         layer(batch_to_ids([["a", "word"]], room - 1))
 
 
 def test_a_single_sentence_is_not_a_batch(tiny_config: Callable[..., BiLMConfig]) -> None:
     layer = ElmoModule(BiLM(tiny_config()), 1)
-    with pytest.raises(ElmoError, match=r"inputs: expected \(…, T, C\) with a batch axis and C ≥ 3, found \(2, 50\)"):
+    with pytest.raises(ElmoError, match=r"`inputs`: expected \(…, T, C\) with a batch axis and C ≥ 3, found \(2, 50\)"):
         layer(batch_to_ids([["a", "word"]])[0])
-    with pytest.raises(ElmoError, match=r"^max_characters: 2 has no room for a character; use 3 or more$"):
+    with pytest.raises(ElmoError, match=r"^`max_characters`: 2 has no room for a character; use 3 or more$"):
         batch_to_ids([["a"]], 2)
     with pytest.raises(ElmoError, match=r"C ≥ 3, found \(1, 2, 1\)"):
         layer(torch.ones(1, 2, 1, dtype=torch.long))
@@ -445,7 +447,7 @@ def test_padding_that_does_not_follow_the_tokens_is_refused(row: list[int]) -> N
     ids = ids_of([["A", "new", "play"], ["A", "new", "play"]])
     ids[1] *= torch.tensor(row).unsqueeze(1)
     with pytest.raises(
-        ElmoError, match=r"^inputs: a sentence has padding before or between its tokens; put all padding"
+        ElmoError, match=r"^`inputs`: a sentence has padding before or between its tokens; put all padding"
     ):
         make(build()[0], 1)(ids)
 
@@ -454,7 +456,7 @@ def test_padding_that_does_not_follow_the_tokens_is_refused(row: list[int]) -> N
 def test_what_is_no_tensor_is_refused(inputs: Any) -> None:
     bilm, _ = build()
     with pytest.raises(
-        ElmoError, match=r"inputs: expected a tensor, found (list|ndarray); make it of sentences with elmo"
+        ElmoError, match=r"`inputs`: expected a tensor, found (list|ndarray); make it of sentences with elmo"
     ):
         make(bilm, 1)(inputs)
 
@@ -462,9 +464,9 @@ def test_what_is_no_tensor_is_refused(inputs: Any) -> None:
 @pytest.mark.parametrize(
     ("numbers", "says"),
     [
-        ([[1, 2]], "word_inputs: expected a tensor, found list"),
-        (torch.tensor([1, 2]), r"word_inputs: expected \(…, T\) whole numbers with a batch axis, found \(2,\) of"),
-        (torch.ones(1, 2), r"word_inputs: expected .* found \(1, 2\) of torch\.float32"),
+        ([[1, 2]], "`word_inputs`: expected a tensor, found list"),
+        (torch.tensor([1, 2]), r"`word_inputs`: expected \(…, T\) whole numbers with a batch axis, found \(2,\) of"),
+        (torch.ones(1, 2), r"`word_inputs`: expected .* found \(1, 2\) of torch\.float32"),
     ],
 )
 def test_what_are_no_numbers_of_words_is_refused(numbers: Any, says: str) -> None:
@@ -475,8 +477,8 @@ def test_what_are_no_numbers_of_words_is_refused(numbers: Any, says: str) -> Non
 @pytest.mark.parametrize(
     ("number", "options", "says"),
     [
-        (0, {}, "num_output_representations: 0 is not positive"),
-        (1, {"dropout": 1.5}, r"dropout: 1\.5 is not in \[0, 1\)"),
+        (0, {}, "`num_output_representations`: 0 is not positive"),
+        (1, {"dropout": 1.5}, r"`dropout`: 1\.5 is not in \[0, 1\)"),
     ],
 )
 def test_sizes_that_make_no_module_are_refused(number: int, options: dict[str, Any], says: str) -> None:
@@ -490,7 +492,7 @@ def test_ids_of_no_character_are_refused(wrong: int) -> None:
     ids = ids_of(SENTENCES)
     ids[0, 0, 1] = wrong
     with pytest.raises(
-        ElmoError, match=f"inputs: contain the id {wrong}, but the model's characters have the ids 0 to 261"
+        ElmoError, match=f"`inputs`: contain the id {wrong}, but the model's characters have the ids 0 to 261"
     ):
         make(bilm, 1)(ids)
 

@@ -156,5 +156,5 @@ def test_starts_from_the_scores_and_the_scale_of_another() -> None:
 def test_scores_must_be_one_per_layer() -> None:
     with pytest.raises(ElmoError, match=r"2 .*3 layers"):
         ScalarMix(L, initial_scores=[0.0, 1.0])
-    with pytest.raises(ElmoError, match=rf"^layers: 2 were given, but the mix has scores for {L}$"):
+    with pytest.raises(ElmoError, match=rf"^`layers`: 2 were given, but the mix has scores for {L}$"):
         ScalarMix(L)(torch.zeros(2, 1, 3, 4), torch.ones(1, 3, dtype=torch.bool))

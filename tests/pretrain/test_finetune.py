@@ -113,7 +113,7 @@ def test_raw_text_is_cut_as_the_models_own(pretrained: Path, tmp_path: Path) -> 
     assert Corpus.open(tmp_path / "given" / "corpus").reading == Reading()
     (tmp_path / "words.conllu").touch()
     with pytest.raises(
-        ElmoError, match=r"words\.conllu is CoNLL-U by its name, and .*raw\.txt is not; .* text=\.\.\. if"
+        ElmoError, match=r"words\.conllu is CoNLL-U by its name, and .*raw\.txt is not; .* `text=\.\.\.` if"
     ):
         finetune(model, [tmp_path / "raw.txt", tmp_path / "words.conllu"], tmp_path / "mixed", **given)
     (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nthe\n")
@@ -130,7 +130,7 @@ def test_raw_text_is_cut_as_the_models_own(pretrained: Path, tmp_path: Path) -> 
     [
         ({"evaluate_every_steps": 9}, "training.evaluate_every_steps: fine-tuning measures only before and after"),
         ({"patience": 2}, "training.patience: fine-tuning measures only before and after"),
-        ({"optimizer": "muon"}, "learning_rate: the default is for Adagrad; choose one for muon"),
+        ({"optimizer": "muon"}, "`learning_rate`: the default is for Adagrad; choose one for muon"),
         ({"epochs": 2}, "training: unknown key 'epochs'.*did you mean n_epochs"),
         ({"batch_size": 0}, r"^training\.batch_size: 0 is not positive"),
     ],
@@ -155,7 +155,7 @@ def test_text_in_another_encoding(pretrained: Path, tmp_path: Path) -> None:
     """The error names an argument that the function has."""
     (tmp_path / "text.txt").write_bytes("naïve word1 .\n".encode("latin-1") * 20)
     given: dict[str, Any] = {"settings": {"max_steps": 1}, "device": "cpu", "workers": 1}
-    with pytest.raises(ElmoError, match="encoding='latin-1' helps"):
+    with pytest.raises(ElmoError, match="`encoding='latin-1'` helps"):
         finetune(pretrained, [tmp_path / "text.txt"], tmp_path / "tuned", **given)
     with pytest.warns(UserWarning, match="67% of the first 60 tokens are not among the model's words"):
         finetune(pretrained, [tmp_path / "text.txt"], tmp_path / "tuned", encoding="latin-1", **given)
@@ -456,7 +456,7 @@ def test_hidden_folders_of_the_user_stay(pretrained: Path, task: Path, tmp_path:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"device": "tpu"}, "device: 'tpu' is unknown"),
+        ({"device": "tpu"}, "`device`: 'tpu' is unknown"),
         ({"settings": {"loss": "adaptive"}}, "which adaptive cannot train"),
     ],
 )

@@ -673,7 +673,7 @@ def test_heldout_text_without_words_is_refused(
         (tmp_path / "empty.txt").write_text(text)
         code, _, err = run_main(["pretrain", str(corpus.folder), str(tmp_path / "run"), *options])
         assert (code, err) == (2, f"elmo: {tmp_path / 'empty.txt'}: holds no text\n")
-    with pytest.raises(ElmoError, match=r"^heldout: holds no tokens except <S> and </S>"):
+    with pytest.raises(ElmoError, match=r"^`heldout`: holds no tokens except <S> and </S>"):
         Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2), heldout=[["<S>", "</S>"]], device="cpu")
     assert not (tmp_path / "run").exists()
 
@@ -1032,7 +1032,7 @@ def test_settings_that_cannot_be_trained_with_leave_no_folder(
     shorter = replace(recipe(), char_cnn=replace(recipe().char_cnn, max_characters_per_token=20))
     for settings, device, says in (
         (recipe(loss="adaptive", adaptive_cutoffs=[43]), "cpu", "do not rise between 0 and the 43 words"),
-        (shorter, "cpu", "prepare the text again with max_characters=20"),
+        (shorter, "cpu", "prepare the text again with `max_characters=20`"),
         (recipe(), "cuda:99", r"there is no cuda:99 \(torch finds [0-9]+ GPUs?\)"),
     ):
         with pytest.raises(ElmoError, match=says):

@@ -202,7 +202,7 @@ def test_untrained_model_is_near_uniform(tiny_config: object) -> None:
         ((), "zero", "no softmax.* --new-softmax"),
         (("softmax",), "zero", r"has a softmax, but no vocabulary for it.*vocab\.txt"),
         (("softmax", "vocabulary"), "warm", "this model has no warm state"),
-        (("softmax", "vocabulary"), "zeros", "state: 'zeros' is none of zero, carry, warm"),
+        (("softmax", "vocabulary"), "zeros", "`state`: 'zeros' is none of zero, carry, warm"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(parts: tuple[str, ...], state: Any, says: str, tiny_config: object) -> None:
@@ -213,7 +213,7 @@ def test_what_cannot_be_scored_is_refused(parts: tuple[str, ...], state: Any, sa
 
 @pytest.mark.parametrize("batch_size", [0, -1])
 def test_a_batch_of_nothing_is_refused(batch_size: int, tiny_config: object) -> None:
-    with pytest.raises(ElmoError, match=f"batch_size: {batch_size}"):
+    with pytest.raises(ElmoError, match=f"`batch_size`: {batch_size}"):
         next(score_sentences(make_model(tiny_config), SENTENCES, batch_size=batch_size))
 
 

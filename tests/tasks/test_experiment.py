@@ -855,7 +855,7 @@ def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> Non
     (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
     narrow = {"words__vectors": str(files / "v.txt"), "words__dim": 3}
     refused = [
-        (make_config(files, recipe(), elmo="unicode"), "pass with_bilm=False"),
+        (make_config(files, recipe(), elmo="unicode"), "pass `with_bilm=False`"),
         (make_config(files, recipe(elmo__state="warm")), "no warm state"),
         (make_config(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
         (

@@ -128,7 +128,7 @@ def test_tokens_from_a_named_pipe_stay_as_they_are(raw: Path, tmp_path: Path, ru
 def test_raw_text_for_which_no_tokenizer_is_known_gets_a_warning(files: Path) -> None:
     """It is cut at spaces then, which leaves the period at the name before it."""
     tagger = elmo.tasks.load(files / "run", device="cpu")
-    with pytest.warns(UserWarning, match=r"^this looks like raw text, .*; pass tokenizer='ptb' for English"):
+    with pytest.warns(UserWarning, match=r"^this looks like raw text, .*; pass `tokenizer='ptb'` for English"):
         first, _ = elmo.tasks.predict(tagger, RAW)
     assert first["tokens"] == RAW[0].split()
     assert elmo.tasks.predict(tagger, RAW, tokenizer="ptb")[0]["tokens"] == CUT[0]
@@ -139,7 +139,7 @@ def test_raw_text_for_which_no_tokenizer_is_known_gets_a_warning(files: Path) ->
 
 def test_a_tokenizer_that_a_bilm_names_is_not_run(files: Path, raw: Path) -> None:
     tagger = replace(elmo.tasks.load(raw, device="cpu"), text=TextConfig("os:system"))
-    with pytest.raises(ElmoError, match=r"^the model names tokenizer os:system, .*; if you trust it, pass tokenizer="):
+    with pytest.raises(ElmoError, match=r"^the model names tokenizer os:system, .*; if you trust it, pass `tokenizer="):
         elmo.tasks.predict(tagger, RAW)
 
 
@@ -170,9 +170,9 @@ def test_each_task_returns_what_the_command_prints(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        ("They met in Espoo .", r"^texts: expected a list of texts, found a string; did you mean \[text\]\?$"),
-        (b"They met .", r"^texts: expected a list of texts, found a string"),
-        (None, r"^texts: expected a list of texts, found NoneType$"),
+        ("They met in Espoo .", r"^`texts`: expected a list of texts, found a string; did you mean \[text\]\?$"),
+        (b"They met .", r"^`texts`: expected a list of texts, found a string"),
+        (None, r"^`texts`: expected a list of texts, found NoneType$"),
         (["A .", ["They", "met"]], r"^text 1: expected a string, found list; join tokens with spaces"),
     ],
 )
@@ -185,7 +185,7 @@ def test_what_is_not_a_list_of_texts_is_refused(texts: Any, says: str, files: Pa
 def test_the_name_of_a_folder_is_no_trained_model(files: Path) -> None:
     name: Any = str(files / "run")
     for call in (lambda: elmo.tasks.evaluate(name, "test"), lambda: elmo.tasks.predict(name, ["A ."])):
-        with pytest.raises(ElmoError, match=r"^trained: expected what elmo\.tasks\.load returns, found str$"):
+        with pytest.raises(ElmoError, match=r"^`trained`: expected what elmo\.tasks\.load returns, found str$"):
             call()
 
 
@@ -220,7 +220,7 @@ def test_the_bilm_is_fine_tuned_first(files: Path, tmp_path: Path) -> None:
     )
     assert torch.equal(used, wanted)
     assert not torch.equal(used, before)
-    with pytest.raises(ElmoError, match="finetune: without ELMo there is nothing to fine-tune; name a model"):
+    with pytest.raises(ElmoError, match="`finetune`: without ELMo there is nothing to fine-tune; name a model"):
         elmo.tasks.train("ner", **arguments, folder=tmp_path / "none", elmo="none", finetune=tuned)
     assert not (tmp_path / "none").exists()
 
@@ -253,7 +253,7 @@ def test_a_model_that_has_no_copy_and_a_cache_that_is_kept(files: Path, tmp_path
     names, settings = files / "names.conll", {**SETTINGS, "training.max_epochs": 1}
     common: dict[str, Any] = {"train": names, "dev": names, "elmo": tmp_path / "uni", "settings": settings}
     with pytest.raises(
-        ElmoError, match=r"uni: a model of ELMoForManyLangs has no copy in a run folder; pass with_bilm="
+        ElmoError, match=r"uni: a model of ELMoForManyLangs has no copy in a run folder; pass `with_bilm="
     ):
         elmo.tasks.train("ner", **common, folder=tmp_path / "run", device="cpu")
     for out in ("run", "again"):

@@ -104,8 +104,8 @@ def test_a_string_instead_of_a_list_of_tokens_is_refused():
     [
         (([["a"], None],), "sentence 1: expected a list of tokens, found NoneType"),
         (([3],), "sentence 0: expected a list of tokens, found int"),
-        (([["a"]], "50"), "max_characters: expected a whole number, found '50'"),
-        (([["a"]], 50.0), "max_characters: expected a whole number, found 50.0"),
+        (([["a"]], "50"), "`max_characters`: expected a whole number, found '50'"),
+        (([["a"]], 50.0), "`max_characters`: expected a whole number, found 50.0"),
     ],
 )
 def test_arguments_of_the_wrong_type_are_refused(arguments, says):

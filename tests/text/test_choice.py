@@ -172,7 +172,7 @@ def test_a_model_that_does_not_say_reads_as_before_and_raw_text_is_noticed() -> 
         assert len(choice.notes) == 1
         assert says in choice.notes[0]
         assert choose_cut(own, TOKENIZED).notes == choose_cut(own, "play\n").notes == choose_cut(own, " \n").notes == ()
-    assert "tokenizer='whitespace' to cut at spaces only, as AllenNLP" in choose_cut(None, RAW).notes[0]
+    assert "`tokenizer='whitespace'` to cut at spaces only, as AllenNLP" in choose_cut(None, RAW).notes[0]
     assert choose_cut(None, RAW, tokenizer="whitespace").notes == ()
 
 
@@ -183,7 +183,7 @@ def test_a_function_that_a_model_names_is_not_run() -> None:
         ElmoError, match="the model names tokenizer os:system, a function from outside of this package; if you trust it"
     ):
         choose_cut(own, RAW)
-    with pytest.raises(ElmoError, match="pass tokenizer='os:system'"):
+    with pytest.raises(ElmoError, match="pass `tokenizer='os:system'`"):
         how_to_cut(own, RAW)
     assert tokenizer_for_query(RAW, "whitespace", own) == "whitespace"
     with pytest.raises(ElmoError, match="the index names tokenizer os:system"):
@@ -230,9 +230,9 @@ def test_the_tokenizer_of_an_index_is_not_run_for_words_that_it_has() -> None:
 
 
 def test_text_in_memory_needs_a_tokenizer() -> None:
-    with pytest.raises(ElmoError, match="the model does not say how its training text was cut; pass tokenizer='ptb'"):
+    with pytest.raises(ElmoError, match="the model does not say how its training text was cut; pass `tokenizer='ptb'`"):
         how_to_cut(None, RAW)
-    with pytest.raises(ElmoError, match="tokenizer='whitespace' to cut at spaces only, as AllenNLP"):
+    with pytest.raises(ElmoError, match="`tokenizer='whitespace'` to cut at spaces only, as AllenNLP"):
         how_to_cut(None, RAW)
     assert how_to_cut(None, RAW, "ptb", "de") == TextConfig("ptb", language="de")
     assert how_to_cut(OWN, RAW) == OWN

@@ -95,7 +95,7 @@ def test_ids_stand_before_a_tab(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("He came.\n")
     with pytest.raises(ElmoError, match=r"text, line 1: has no tab; expected an id, a tab and text"):
         list(read_located([tmp_path / "text"], ids=True))
-    with pytest.raises(ElmoError, match="text='wrapped' joins; leave out the ids"):
+    with pytest.raises(ElmoError, match="`text='wrapped'` joins; leave out the ids"):
         list(read_located([tmp_path / "text"], Reading(text="wrapped"), ids=True))
 
 

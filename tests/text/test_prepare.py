@@ -220,12 +220,12 @@ def test_checksum_tells_corpora_apart(text, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"min_count": 4}, "min_count: no word of the text occurs 4 times; choose a lower number"),
-        ({"min_count": 0}, "min_count: 0"),
-        ({"max_vocabulary": 3}, "max_vocabulary: 3 leaves room for no word"),
-        ({"max_characters": 2}, "max_characters: 2 is too few for any word"),
-        ({"max_characters": 400}, "max_characters: 400 is more than 255"),
-        ({"workers": 0}, "workers: 0"),
+        ({"min_count": 4}, "`min_count`: no word of the text occurs 4 times; choose a lower number"),
+        ({"min_count": 0}, "`min_count`: 0"),
+        ({"max_vocabulary": 3}, "`max_vocabulary`: 3 leaves room for no word"),
+        ({"max_characters": 2}, "`max_characters`: 2 is too few for any word"),
+        ({"max_characters": 400}, "`max_characters`: 400 is more than 255"),
+        ({"workers": 0}, "`workers`: 0"),
         ({"tokenizer": "none"}, "tokenizer 'none' is unknown"),
         ({"text": "none"}, "text 'none' is unknown"),
         ({"encoding": "none"}, "encoding 'none' is unknown"),
@@ -235,7 +235,7 @@ def test_checksum_tells_corpora_apart(text, tmp_path):
         ({"vocabulary": Vocabulary([*SPECIAL, "a\rb"])}, "line end"),
         (
             {"vocabulary": Vocabulary([*SPECIAL, "a"]), "max_vocabulary": 4},
-            "max_vocabulary: has no effect with a given",
+            "`max_vocabulary`: has no effect with a given",
         ),
         ({"text": "conllu", "tokenizer": "ptb"}, "tokenizer ptb: the words of CoNLL-U are given; leave it out"),
         ({"language": "English"}, "language English: is not the code of a language; give one such as en"),

@@ -73,7 +73,7 @@ def test_a_byte_order_mark_in_the_middle_is_text(tmp_path):
     assert list(read_lines(path)) == ["a", "\ufeffb"]
 
 
-ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; where plain text is read, encoding='latin"
+ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; where plain text is read, `encoding='latin"
 
 
 LATIN = b"la\n" * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10
@@ -90,16 +90,16 @@ IN_UTF8 = r"line 1204: not valid UTF-8 \(byte 0xE9\), but the text before it is;
         (MIXED, "utf-8", 1 << 18, IN_UTF8),
         (MIXED, "utf-8", 1, IN_UTF8),
         (b"a\n" + "语".encode()[:2], "utf-8", 1 << 18, r"line 2: not valid UTF-8 \(byte 0xE8\)"),
-        ("a\n".encode("utf-16"), "utf-8", 1 << 18, r"line 1: .* encoding='utf-16' helps"),
-        ("Café\n“語”\n".encode().replace("é".encode(), b"\xe9"), "utf-8", 1 << 18, r"line 1: .* encoding='latin-1'"),
-        ("Café\n“Ja”, 5 €\n".encode("cp1252"), "utf-8", 1 << 18, r"line 1: .* -f cp1252 .* encoding='cp1252' helps"),
+        ("a\n".encode("utf-16"), "utf-8", 1 << 18, r"line 1: .* `encoding='utf-16'` helps"),
+        ("Café\n“語”\n".encode().replace("é".encode(), b"\xe9"), "utf-8", 1 << 18, r"line 1: .* `encoding='latin-1'`"),
+        ("Café\n“Ja”, 5 €\n".encode("cp1252"), "utf-8", 1 << 18, r"line 1: .* -f cp1252 .* `encoding='cp1252'` helps"),
         (
             "Ústí\nÁ\n".encode(),
             "cp1250",
             1 << 18,
             r"line 2: not valid CP1250 \(byte 0x81\), but valid UTF-8\. Leave out",
         ),
-        (b"\x81\n", "cp1252", 1 << 18, r"line 1: not valid CP1252 \(byte 0x81\).* encoding='latin-1' helps"),
+        (b"\x81\n", "cp1252", 1 << 18, r"line 1: not valid CP1252 \(byte 0x81\).* `encoding='latin-1'` helps"),
         ("a\n".encode("utf-16-be"), "utf-16", 1 << 18, "start with BOM; name its byte order: utf-16-le or utf-16-be"),
         (b"a\nb +2AA- c\n", "utf-7", 1, r"line 2: half of a character \(U\+D800\)"),
     ],
@@ -149,7 +149,7 @@ def test_nul_is_no_text(tmp_path):
     """UTF-16 without a byte-order mark is valid UTF-8, full of NUL."""
     path = tmp_path / "text"
     path.write_bytes("One two .\n".encode("utf-16-le"))
-    with pytest.raises(ElmoError, match=r"text: is full of NUL characters.* encoding='utf-16-le'"):
+    with pytest.raises(ElmoError, match=r"text: is full of NUL characters.* `encoding='utf-16-le'`"):
         list(read_lines(path))
     assert list(read_lines(path, "utf-16-le")) == ["One two ."]
     path.write_text("A stray \0 is text .\n")

@@ -325,7 +325,7 @@ def test_time_is_linear_in_the_length(piece, end):
 
 def test_a_list_is_no_paragraph() -> None:
     paragraphs: Any = ["They met. She left."]
-    with pytest.raises(ElmoError, match=r"^paragraph: expected a string, found list$"):
+    with pytest.raises(ElmoError, match=r"^`paragraph`: expected a string, found list$"):
         split_sentences(paragraphs)
 
 

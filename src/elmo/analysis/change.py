@@ -171,7 +171,7 @@ class ChangeIndex:
         Raises:
             ElmoError: If fewer than two periods have uses of the word.
         """
-        require_count("top", top)
+        require_count("`top`", top)
         word = lower(word) if self.text.corpus.reading.lowercase else word
         mask = self.text.having([word])
         assert mask is not None
@@ -218,8 +218,8 @@ class ChangeIndex:
             ElmoError: If there is no such period, or no word occurs often enough in both, or `min_count` is below 2.
         """
         if min_count < 2:
-            raise ElmoError(f"min_count: {min_count} is too low; the distances within a period are those of two uses")
-        require_choice("measure", measure, MEASURES)
+            raise ElmoError(f"`min_count`: {min_count} is too low; the distances within a period are those of two uses")
+        require_choice("`measure`", measure, MEASURES)
         pair = self.periods.pair(between)
         # Numbers 0 and 1 for the two periods, and -1 for all other tokens.
         of_token = np.full(self.text.corpus.num_tokens, -1, np.int8)
@@ -233,7 +233,7 @@ class ChangeIndex:
         if not len(kept):
             first, second = (self.periods.names[period] for period in pair)
             raise ElmoError(
-                f"min_count: no word has {min_count} uses both in {first} and in {second}; choose a lower number, or "
+                f"`min_count`: no word has {min_count} uses both in {first} and in {second}; choose a lower number, or "
                 "longer periods"
             )
         size = max(1, SUMS_BYTES // (2 * 8 * self._store.width))

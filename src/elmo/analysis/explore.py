@@ -97,7 +97,7 @@ def look(
     if not (0 <= line < len(sentences) and 0 <= position < len(sentences[line])):
         raise ElmoError(f"word {position} of line {line}: there is none; click on a word of the text")
     if not 1 <= settings.groups <= MAX_GROUPS:
-        raise ElmoError(f"groups: {settings.groups} is not between 1 and {MAX_GROUPS}")
+        raise ElmoError(f"`groups`: {settings.groups} is not between 1 and {MAX_GROUPS}")
     tokens = sentences[line]
     word, neighbors = tokens[position], None
     if index is None:

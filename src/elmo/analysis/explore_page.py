@@ -177,7 +177,7 @@ def settings(asked: QueryParams) -> ExplorationConfig:
     """Return the options that a request chose."""
     top = number(asked, "top", 10)
     if top > MAX_TOP:
-        raise ElmoError(f"top: {top} is more than the {MAX_TOP} that the page shows")
+        raise ElmoError(f"`top`: {top} is more than the {MAX_TOP} that the page shows")
     tags = tuple(tag for tag in asked.getlist("tag") if tag)
     where = {name.removeprefix(WHERE): value for name, value in asked.items() if name.startswith(WHERE) and value}
     return ExplorationConfig(top, bool(asked.get("any")), tags, number(asked, "groups", 3), where)
@@ -187,7 +187,7 @@ def number(asked: QueryParams, name: str, default: int) -> int:
     """Return a parameter of a request as a number, or `default` if it is missing."""
     value = asked.get(name) or str(default)
     if not (value.isdecimal() and len(value) < 8):
-        raise ElmoError(f"{name}: {value[:40]!r} is not a number")
+        raise ElmoError(f"`{name}`: {value[:40]!r} is not a number")
     return int(value)
 
 

@@ -132,7 +132,7 @@ def find_neighbors(
             print(f"{use.similarity:.3f}", *use.tokens)
         ```
     """
-    require_count("top", top)
+    require_count("`top`", top)
     require_embedder(embedder)
     weights = single_layer_weights(layer, embedder.num_layers)
     if query is None and any_word:
@@ -274,7 +274,7 @@ def words_of(word: str) -> list[str]:
     Raises:
         ElmoError: If there is none.
     """
-    require_text("word", word)
+    require_text("`word`", word)
     if not (words := word.split()):
         raise ElmoError("the word to look for is empty; name a word, or several with spaces between them")
     return words
@@ -292,7 +292,7 @@ def matches(tokens: Sequence[str], words: Sequence[str], ignore_case: bool) -> l
 def tokens_of(query: Sequence[str] | None, occurrence: int) -> tuple[str, ...] | None:
     """Return the tokens of a query, or None if there is none. Refuse an occurrence of a word in no query."""
     if query is None and occurrence != 1:
-        raise ElmoError("occurrence: is for a query, and none is given; leave it out")
+        raise ElmoError("`occurrence`: is for a query, and none is given; leave it out")
     refuse_one_string("query", query)
     return None if query is None else tuple(query)
 
@@ -310,7 +310,7 @@ def position_of(query: Sequence[str], words: Sequence[str], ignore_case: bool, o
         raise ElmoError(f"{what} {word!r} is not among the tokens of the query: {' '.join(query)!r}{why}")
     if not 1 <= occurrence <= len(found):
         times = counted(len(found), "time")
-        raise ElmoError(f"occurrence: {occurrence} was asked for, but {word!r} occurs {times} in the query")
+        raise ElmoError(f"`occurrence`: {occurrence} was asked for, but {word!r} occurs {times} in the query")
     return found[occurrence - 1]
 
 

@@ -148,7 +148,7 @@ class Origins:
         rows = dict(zip(other.files, other._rows, strict=True))
         unknown = next((file for file in self.files if file not in rows), None)
         if unknown is not None:
-            raise ElmoError(f"{unknown}: the metadata of the index has no such file; pass it again (metadata=FILE)")
+            raise ElmoError(f"{unknown}: the metadata of the index has no such file; pass it again (`metadata=FILE`)")
         return Origins(self.files, self._places, other.columns, [rows[file] for file in self.files])
 
     def __len__(self) -> int:

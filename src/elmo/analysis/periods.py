@@ -45,7 +45,7 @@ class Periods:
         # The names of centuries have an en dash, which is hard to type.
         typed = {name.replace("–", "-"): name for name in self.names} | {name: name for name in self.names}
         if isinstance(names, str) or (names is not None and len(names) != 2):
-            raise ElmoError(f"between: expected the names of two periods, found {names!r}")
+            raise ElmoError(f"`between`: expected the names of two periods, found {names!r}")
         first, second = (typed.get(str(name), str(name)) for name in names or (self.names[0], self.names[-1]))
         for name in (first, second):
             if name not in self.names:
@@ -71,11 +71,13 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
     """
     if origins is None or not (origins.columns or by == FILE):
         raise ElmoError(
-            "the index has no metadata to divide its text by; build it with a table about its files (metadata=FILE)"
+            "the index has no metadata to divide its text by; build it with a table about its files (`metadata=FILE`)"
         )
     column: str | None = by
     if dates is not None and by not in LENGTHS:
-        raise ElmoError(f"dates: has no effect on periods by {by}, only on those by {', '.join(LENGTHS)}; leave it out")
+        raise ElmoError(
+            f"`dates`: has no effect on periods by {by}, only on those by {', '.join(LENGTHS)}; leave it out"
+        )
     if by in LENGTHS:
         column = dates or next((name for name in (by, *DATES) if name in origins.columns), None)
         if column is None:

@@ -48,8 +48,8 @@ class LinearProbe:
         numbers = _tensor(vectors)
         if numbers.shape[1] != self.weight.shape[1]:
             raise ElmoError(
-                f"vectors: have {numbers.shape[1]} numbers each, and those of the training had {self.weight.shape[1]}; "
-                "give vectors of the same kind"
+                f"`vectors`: have {numbers.shape[1]} numbers each, and those of the training had "
+                f"{self.weight.shape[1]}; give vectors of the same kind"
             )
         scores = F.linear(numbers, self.weight, self.bias)
         return [self.labels[index] for index in scores.argmax(dim=1).tolist()]
@@ -78,7 +78,7 @@ def fit_probe(
             finite numbers; or if there are no weight decays.
     """
     if not weight_decays:
-        raise ElmoError("weight_decays: the list is empty; name at least one")
+        raise ElmoError("`weight_decays`: the list is empty; name at least one")
     _check(vectors, labels)
     names = tuple(sorted(set(labels)))
     places = {name: place for place, name in enumerate(names)}
@@ -116,11 +116,11 @@ def _minimize(inputs: Tensor, targets: Tensor, weight: Tensor, bias: Tensor, dec
 def _check(vectors: Vectors, labels: Sequence[str]) -> None:
     if len(vectors) != len(labels) or not len(labels):
         raise ElmoError(
-            f"labels: {len(labels)} for {len(vectors)} vectors; give one label for each vector, and at least one"
+            f"`labels`: {len(labels)} for {len(vectors)} vectors; give one label for each vector, and at least one"
         )
     wrong = next((label for label in labels if not isinstance(label, str)), None)  # pyright: ignore[reportUnnecessaryIsInstance] - scikit-learn has numbers
     if wrong is not None:
-        raise ElmoError(f"labels: {wrong!r} is not a string; convert labels by str")
+        raise ElmoError(f"`labels`: {wrong!r} is not a string; convert labels by str")
 
 
 def accuracy(predicted: Sequence[str], labels: Sequence[str]) -> float:
@@ -179,7 +179,7 @@ def most_frequent_tag(train: Sequence[Tagged], test: Sequence[Tagged]) -> float:
         counts[word][tag] += 1
     for name, part in (("train", train), ("test", test)):
         if not any(sentence.tokens for sentence in part):
-            raise ElmoError(f"{name}: holds no token; give tagged sentences")
+            raise ElmoError(f"`{name}`: holds no token; give tagged sentences")
     commonest = Counter(all_tags(train)).most_common(1)[0][0]
     guess = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
     pairs = list(_pairs(test))
@@ -191,7 +191,7 @@ def _tensor(vectors: NDArray[Any]) -> Tensor:
     array = np.array(vectors, np.float32)
     if array.ndim != 2 or not np.isfinite(array).all():
         what = "numbers that are not finite" if array.ndim == 2 else f"an array of {array.ndim} dimensions"
-        raise ElmoError(f"vectors: expected an array (N, D) of finite numbers, found {what}")
+        raise ElmoError(f"`vectors`: expected an array (N, D) of finite numbers, found {what}")
     return torch.from_numpy(array)
 
 

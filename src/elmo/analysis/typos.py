@@ -83,7 +83,8 @@ def evaluate_typos(
     misspelt = np.array([noise != token for noise, token in zip(_tokens(noisy), _tokens(test), strict=True)])
     if not misspelt.any():
         raise ElmoError(
-            f"test: has too few words of {MIN_LETTERS} letters or more for typos in {share:.0%} of them; give more text"
+            f"`test`: has too few words of {MIN_LETTERS} letters or more for typos in {share:.0%} of them; give "
+            "more text"
         )
     tags = np.array(all_tags(test))
 
@@ -111,7 +112,7 @@ def with_typos(sentences: Sequence[Sequence[str]], share: float = SHARE, seed: i
     for number, sentence in enumerate(sentences):
         check_sentence(sentence, number)
     if not 0 <= share <= 1:
-        raise ElmoError(f"share: {share} is not between 0 and 1")
+        raise ElmoError(f"`share`: {share} is not between 0 and 1")
     noisy = [list(sentence) for sentence in sentences]
     places = [
         (row, column)

@@ -92,9 +92,9 @@ def type_vectors(
         print(found.names[:10], found.vectors.shape)
         ```
     """
-    require_count("min_count", min_count)
+    require_count("`min_count`", min_count)
     if senses != "auto":
-        require_count("senses", senses)
+        require_count("`senses`", senses)
     if senses != 1:
         import_extra("faiss", "a word with several senses")
     weights = single_layer_weights(layer, embedder.num_layers)
@@ -103,13 +103,13 @@ def type_vectors(
     counts[: len(SPECIAL_WORDS)] = 0
     kept = np.flatnonzero(counts >= min_count)
     if not len(kept):
-        raise ElmoError(f"min_count: no word of the text occurs {min_count} times; choose a lower number")
+        raise ElmoError(f"`min_count`: no word of the text occurs {min_count} times; choose a lower number")
     kept = kept[np.argsort(-counts[kept], kind="stable")]
     types = corpus.types()
     if is_lower_case(embedder.text) and any(types[id] != types[id].lower() for id in kept):
         warnings.warn(
             f"{corpus.folder}: has words with capitals, but the model was trained on lower-case text; prepare the text "
-            "again with lowercase=True",
+            "again with `lowercase=True`",
             stacklevel=2,
         )
     names, counts = [types[id] for id in kept], counts[kept]
@@ -203,5 +203,5 @@ def _split_into_senses(
     ordered, vectors, sizes = zip(*found, strict=True)
     name, times = Counter(ordered).most_common(1)[0]
     if times > 1:
-        raise ElmoError(f"senses: {name!r} would be the name of a sense, but is a word of the text; leave senses out")
+        raise ElmoError(f"`senses`: {name!r} would be the name of a sense, but is a word of the text; leave senses out")
     return TypeVectors(list(ordered), np.stack(vectors), list(sizes))

@@ -201,5 +201,5 @@ def only(sentences: Iterable[Annotated], wanted: Callable[[Instance], bool]) -> 
 def _mixes(layers: Sequence[Layers], num_layers: int) -> Vectors:
     """Return the weight of each layer in each of the K choices, (K, L+1)."""
     if not layers:
-        raise ElmoError("layers: there are none; name one or more, such as {'layer 1': 1}")
+        raise ElmoError("`layers`: there are none; name one or more, such as {'layer 1': 1}")
     return np.array([single_layer_weights(layer, num_layers) for layer in layers], np.float32)

@@ -83,65 +83,27 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-OPTIONS = {
-    "batch_size": "--batch-size",
-    "encoding": "--encoding",
-    "finetune": "--finetune",
-    "heldout": "--heldout",
-    "ids": "--ids",
-    "layout": "--text",
-    "learning_rate": "--learning-rate",
-    "lowercase": "--lowercase",
-    "max_characters": "--max-characters",
-    "max_vocabulary": "--max-vocabulary",
-    "metadata": "--metadata",
-    "min_count": "--min-count",
-    "new_softmax": "--new-softmax",
-    "overwrite": "--overwrite",
-    "start": "--from",
-    "tagged": "--tagged",
-    "text": "--text",
-    "tokenizer": "--tokenizer",
-    "vocabulary": "--vocabulary",
-    "with_bilm": "--no-bilm",
-    "workers": "--workers",
-}
-"""The arguments that messages of the library name, which are for programs, and the options that set them."""
+_OPTIONS = {"devices": "--device", "layout": "--text", "start": "--from", "with_bilm": "--no-bilm"}
+"""The options that are not called as the arguments of the library that they set."""
 
-# What follows the names without an underscore tells them from those of files and folders.
-_SUBJECT = re.compile(
-    rf"^({'|'.join(name for name in OPTIONS if '_' in name)})(?=: )|"
-    r"^(dim|window|epochs|seed|occurrence|dates|vectors|workers|finetune|heldout)"
-    r"(?=: ((-?[\d.]+|nan|inf) (is|was) |has no effect|pq needs|without ELMo|holds no tokens except))"
-)
-# A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file". What
-# stands in quotation marks was typed.
-_QUOTED = r"(?<![\w=])(?:'[^']*'|\"[^\"]*\")(?!\w)"
-_ARGUMENT = re.compile(rf"{_QUOTED}|(?<!^)(?<![\w./\\'\"])({'|'.join(OPTIONS)})=('[^']*'|\w+|\.\.\.)(?![\w./\\])")
-
-
-_SETTINGS = re.compile(r"recipe \S+ with .*?: ")
+_ARGUMENT = re.compile(r"`(\w+)(?:=([^`]*))?`")
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def as_typed(message: str) -> str:
-    """Return a message of the library for people who type.
+    """Return a message of the library for people who type, with options in place of the arguments that it names.
 
-    `overwrite=True` becomes `--overwrite`, `text=...` becomes `--text`, and `min_count: 0 is not positive` becomes
-    `--min-count: 0 is not positive`. What was typed after `--set` stays.
+    ``overwrite=True`` in backticks becomes `--overwrite`, ``tokenizer='ptb'`` becomes `--tokenizer ptb`, and
+    ``min_count`` becomes `--min-count`.
     """
-    typed = _SETTINGS.match(message)
-    head = typed[0] if typed else ""
 
     def option(argument: re.Match[str]) -> str:
         name, value = argument.groups()
-        if name is None:
-            return argument[0]
-        return OPTIONS[name] if value in ("True", "False", "...") else " ".join((OPTIONS[name], value.strip("'")))
+        typed = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+        return typed if value in (None, "True", "False", "...") else " ".join((typed, value.strip("'")))
 
-    rest = _SUBJECT.sub(lambda subject: OPTIONS.get(subject[0], f"--{subject[0]}"), message[len(head) :])
-    return head + _ARGUMENT.sub(option, rest)
+    return _ARGUMENT.sub(option, message)
 
 
 def without_controls(text: str) -> str:

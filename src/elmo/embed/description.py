@@ -187,16 +187,16 @@ def checked_facts(facts: Facts) -> dict[str, str | int | float]:
     checked: dict[str, str | int | float] = {}
     for name, value in facts.items():
         if not isinstance(name, str) or not name or not name.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ElmoError(f"facts: {name!r} can't be the name of a fact; give a short word")
+            raise ElmoError(f"`facts`: {name!r} can't be the name of a fact; give a short word")
         if isinstance(value, str) and "\0" in value:
-            raise ElmoError(f"facts: {name} holds a NUL character, which HDF5 can't store; leave it out")
+            raise ElmoError(f"`facts`: {name} holds a NUL character, which HDF5 can't store; leave it out")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ElmoError(f"facts: {name} is a number of more than 64 bits; give it as a string")
+            raise ElmoError(f"`facts`: {name} is a number of more than 64 bits; give it as a string")
         if not isinstance(value, str | int | float):
-            raise ElmoError(f"facts: {name} is {value!r}; give a string or a number")
+            raise ElmoError(f"`facts`: {name} is {value!r}; give a string or a number")
         checked[name] = value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
     if (size := len(json.dumps(checked))) > _MOST_BYTES:
-        raise ElmoError(f"facts: they take {size:,} bytes, more than the {_MOST_BYTES:,} of a file; give fewer")
+        raise ElmoError(f"`facts`: they take {size:,} bytes, more than the {_MOST_BYTES:,} of a file; give fewer")
     return checked
 
 

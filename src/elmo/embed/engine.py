@@ -42,16 +42,17 @@ def make_engine(model: Model, precision: str, device: torch.device | None) -> Pa
     Raises:
         ElmoError: If the precision is unknown, or not available on this device.
     """
-    require_choice("precision", precision, PRECISIONS)
+    require_choice("`precision`", precision, PRECISIONS)
     if device is not None:
         return _make_module_engine(model, precision, device)
     if precision == "auto":
         precision = "bf16" if _native.gains_by_bf16() else "float32"
     if precision == "float16":
-        raise ElmoError("precision: float16 is for GPUs; use bf16 on a processor")
+        raise ElmoError("`precision`: float16 is for GPUs; use bf16 on a processor")
     if precision == "int8" and "int8" not in _native.available():
         raise ElmoError(
-            "precision: int8 needs the native module, which is not built, or does not support this processor; use bf16"
+            "`precision`: int8 needs the native module, which is not built, or does not support this processor; use "
+            "bf16"
         )
     return PackedEngine(model, precision)
 
@@ -63,6 +64,6 @@ def _make_module_engine(model: Model, precision: str, device: torch.device) -> M
     if precision == "auto":
         precision = "bf16" if device_multiplies_bf16(device) else "float32"
     if precision == "int8":
-        raise ElmoError(f"precision: int8 is for processors; use bf16 on {device}")
+        raise ElmoError(f"`precision`: int8 is for processors; use bf16 on {device}")
     types = model.current_types  # before the weights are on the device, from where they would be copied
     return ModuleEngine(model.bilm.to(device).eval(), model.to_ids, precision, device, types)

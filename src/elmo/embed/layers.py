@@ -48,7 +48,7 @@ def layer_weights(layers: Layers, num_layers: int, name: str = "layers") -> list
         layers = 0 if layers == "token" else num_layers - 1
     if isinstance(layers, int | np.integer):
         if not -num_layers <= layers < num_layers:
-            raise ElmoError(f"{name}: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
+            raise ElmoError(f"`{name}`: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
         return [float(number == layers % num_layers) for number in range(num_layers)]
     # The weights of a trained mix may be a tensor with a gradient. Torch isn't imported only to know one.
     given: Any = layers
@@ -63,15 +63,17 @@ def layer_weights(layers: Layers, num_layers: int, name: str = "layers") -> list
         raise _unknown(layers, name)
     if len(weights) != num_layers:
         raise ElmoError(
-            f"{name}: {len(weights)} weights for {num_layers} layers (including layer 0); give one for each layer"
+            f"`{name}`: {len(weights)} weights for {num_layers} layers (including layer 0); give one for each layer"
         )
     if not (np.abs(weights) <= np.finfo(np.float32).max).all():
-        raise ElmoError(f"{name}: {weights.tolist()} holds a number that is not finite in float32; give finite weights")
+        raise ElmoError(
+            f"`{name}`: {weights.tolist()} holds a number that is not finite in float32; give finite weights"
+        )
     return weights.tolist()
 
 
 def _unknown(layers: object, name: str) -> ElmoError:
-    return ElmoError(f"{name}: {layers!r} is none of {', '.join(LAYER_NAMES)}, a layer's number or a list of weights")
+    return ElmoError(f"`{name}`: {layers!r} is none of {', '.join(LAYER_NAMES)}, a layer's number or a list of weights")
 
 
 def single_layer_weights(layer: Layers, num_layers: int) -> list[float]:
@@ -81,7 +83,7 @@ def single_layer_weights(layer: Layers, num_layers: int) -> list[float]:
         ElmoError: If the choice is `"all"`, or is not valid (see `layer_weights`).
     """
     if (weights := layer_weights(layer, num_layers, "layer")) is None:
-        raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
+        raise ElmoError("`layer`: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
     return weights
 
 
@@ -126,4 +128,4 @@ def rounded(vectors: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[Any]:
         with np.errstate(over="raise"):
             return np.ascontiguousarray(vectors, dtype)
     except FloatingPointError:
-        raise ElmoError("dtype: a number is above 65,504, the largest of float16; store vectors as float32") from None
+        raise ElmoError("`dtype`: a number is above 65,504, the largest of float16; store vectors as float32") from None

@@ -73,9 +73,11 @@ class ParallelEmbedder(SentenceEmbedder):
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
         refuse_one_string("devices", devices)
         if not devices:
-            raise ElmoError("devices: the list is empty; name at least one device")
+            raise ElmoError("`devices`: the list is empty; name at least one device")
         if multiprocessing.current_process().daemon:
-            raise ElmoError("devices: this process may start no others (it is a worker of a pool); use elmo.load in it")
+            raise ElmoError(
+                "`devices`: this process may start no others (it is a worker of a pool); use elmo.load in it"
+            )
         gpus = list(map(find_gpu, devices))
         self._gpu = gpus[0]
         self._most_on_the_way = WINDOWS_PER_DEVICE * len(devices)
@@ -86,7 +88,7 @@ class ParallelEmbedder(SentenceEmbedder):
             starts = [worker.submit(_start, source, worker.device, precision, threads) for worker in self._workers]
             facts = [worker.wait(start) for worker, start in zip(self._workers, starts, strict=True)]
             if len({(fact.fingerprint, fact.precision) for fact in facts}) > 1:
-                raise ElmoError(f"devices: {', '.join(devices)} compute in different precisions; name one precision")
+                raise ElmoError(f"`devices`: {', '.join(devices)} compute in different precisions; name one precision")
         except BaseException:
             self.close()
             raise

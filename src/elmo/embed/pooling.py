@@ -29,7 +29,7 @@ def pool_tokens(vectors: NDArray[np.float32], pool: Pool, *, bidirectional: bool
     Raises:
         ElmoError: If there is no such pool.
     """
-    require_choice("pool", pool, POOLS)
+    require_choice("`pool`", pool, POOLS)
     num_tokens, width = vectors.shape[-2:]
     if num_tokens == 0:
         return np.zeros((*vectors.shape[:-2], width), dtype=np.float32)

@@ -75,7 +75,7 @@ class EmbeddingOptions(NamedTuple):
 def require_embedder(embedder: object) -> None:
     """Raise an ElmoError for what is no embedder, such as the name of a model."""
     if not isinstance(embedder, SentenceEmbedder):
-        raise ElmoError(f"embedder: expected what elmo.load returns, found {type(embedder).__name__}")
+        raise ElmoError(f"`embedder`: expected what elmo.load returns, found {type(embedder).__name__}")
 
 
 class SentenceEmbedder(ABC):
@@ -354,7 +354,7 @@ class SentenceEmbedder(ABC):
 
     def _cut(self, text: str, tokenizer: str | None, language: str | None) -> list[LocatedSentence]:
         """Cut a raw text. Of the first one that is long enough, warn if its words are not those of the model."""
-        require_text("text", text)
+        require_text("`text`", text)
         sentences = cut_text(text, how_to_cut(self.text, text, tokenizer, language))
         tokens = list(islice(chain.from_iterable(sentences), MOST_TOKENS))
         # The file of words is read but once, as programs may pass many short texts.
@@ -374,9 +374,9 @@ class SentenceEmbedder(ABC):
 
     def _options(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
         if pool is not None:
-            require_choice("pool", pool, POOLS)
-        require_choice("state", state, STATES)
-        require_count("batch_size", batch_size)
+            require_choice("`pool`", pool, POOLS)
+        require_choice("`state`", state, STATES)
+        require_count("`batch_size`", batch_size)
         return EmbeddingOptions(layer_weights(layers, self.num_layers), pool, state, batch_size)
 
     def _windows(

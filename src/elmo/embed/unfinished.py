@@ -220,6 +220,6 @@ def is_same_job(path: Path, found: Mapping[str, object], job: Mapping[str, objec
     if other and not overwrite:
         raise ElmoError(
             f"{path}: has unfinished work of another command (other {', '.join(other)}); repeat that one to continue, "
-            "or pass overwrite=True to start from the beginning"
+            "or pass `overwrite=True` to start from the beginning"
         )
     return not other

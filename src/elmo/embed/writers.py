@@ -105,7 +105,7 @@ def write_embeddings(
     """
     path = Path(path)
     check_target(path, overwrite)
-    require_choice("dtype", dtype, DTYPES)
+    require_choice("`dtype`", dtype, DTYPES)
     known = checked_facts(facts or {})
     with unfinished_work(path, {**job, "dtype": dtype}, overwrite) as work:
         rest, digest = work.skip(sentences)
@@ -212,7 +212,7 @@ def check_target(path: Path, overwrite: bool) -> None:
         raise ElmoError(f"{path}: is a link, which the new file would replace; name the file that it leads to")
     if os.path.lexists(path) and not overwrite:  # a link to nothing, too, which would be replaced
         tidy_up(path)
-        raise ElmoError(f"{path}: exists already; remove it, or pass overwrite=True")
+        raise ElmoError(f"{path}: exists already; remove it, or pass `overwrite=True`")
     if path.suffix.lower() == ".parquet":
         import_extra("pyarrow", f"{path}: writing Parquet")
 

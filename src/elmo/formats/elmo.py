@@ -238,8 +238,8 @@ def load_pair(options_file: str | Path | None, weight_file: str | Path | None) -
     pair = (("options_file", options_file), ("weight_file", weight_file))
     for name, value in pair:
         if value is None:
-            raise ElmoError(f"{name}: is not given; pass the paths or addresses of the model's options and weights")
-        with placing(name):
+            raise ElmoError(f"`{name}`: is not given; pass the paths or addresses of the model's options and weights")
+        with placing(f"`{name}`"):
             refuse_address(value)
     options, weights = fetch_pair(*(str(value) for _, value in pair))
     return load_bilm(weights, options, with_softmax=False)
@@ -254,7 +254,7 @@ def or_default(options_file: str | Path | None, weight_file: str | Path | None) 
 
 def _wrap(module: object, options_file: object, weight_file: object) -> Model:
     if options_file is not None or weight_file is not None:
-        raise ElmoError("module: replaces both files; pass None for options_file and weight_file")
+        raise ElmoError("`module`: replaces both files; pass None for options_file and weight_file")
     return shared_model(module)
 
 
@@ -262,14 +262,14 @@ def shared_model(module: object) -> Model:
     """Return a model that shares a biLM, or the biLM of a layer, without copying it."""
     bilm = module.bilm if isinstance(module, ElmoModule) else module
     if not isinstance(bilm, BiLM):
-        raise ElmoError(f"module: expected a biLM or an Elmo of this package, found {type(module).__name__}")
+        raise ElmoError(f"`module`: expected a biLM or an Elmo of this package, found {type(module).__name__}")
     return module.as_model() if isinstance(module, Elmo) else Model(bilm)
 
 
 def ids_of_words(model: Model, words: Sequence[str] | None) -> Tensor | None:
     """Return the ids (V+2, C) of V `words`, followed by those of `<S>` and `</S>`; None if there are no words."""
     if isinstance(words, str):
-        raise ElmoError("vocab_to_cache: expected a list of words, found a string")
+        raise ElmoError("`vocab_to_cache`: expected a list of words, found a string")
     if words is None or len(words) == 0:
         return None
     return torch.from_numpy(model.to_ids([*words, BOS, EOS]))
@@ -294,9 +294,9 @@ def batch_to_ids(batch: Iterable[Iterable[str]], max_characters: int = NUM_CHARA
         ElmoError: If a sentence is a string or anything else but tokens, or `max_characters` has no room for a
             character.
     """
-    require_whole("max_characters", max_characters)
+    require_whole("`max_characters`", max_characters)
     if max_characters < SHORTEST:
-        raise ElmoError(f"max_characters: {max_characters} has no room for a character; use {SHORTEST} or more")
+        raise ElmoError(f"`max_characters`: {max_characters} has no room for a character; use {SHORTEST} or more")
     sentences: list[list[str]] = []
     for number, sentence in enumerate(batch):
         require_tokens(sentence, number)

@@ -275,14 +275,14 @@ def require_model(model: object) -> None:
     """Refuse what is not a model, such as the `Embedder` that `elmo.load` returns."""
     if not isinstance(model, Model):
         advice = "; pass its as_model()" if hasattr(model, "as_model") else ""
-        raise ElmoError(f"model: expected what elmo.formats.load returns, found {type(model).__name__}{advice}")
+        raise ElmoError(f"`model`: expected what elmo.formats.load returns, found {type(model).__name__}{advice}")
 
 
 def require_warm_state(state: T | None) -> T:
     """Return the warm state `state` (tensors or arrays), or raise an `ElmoError` if there is none."""
     if state is None:
         raise ElmoError(
-            "state: this model has no warm state, or one that belongs to other weights; add one to the model folder "
+            "`state`: this model has no warm state, or one that belongs to other weights; add one to the model folder "
             "with 'elmo warm MODEL TEXT'"
         )
     return state

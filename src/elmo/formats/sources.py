@@ -51,7 +51,7 @@ def is_bundled(source: str | Path) -> bool:
 def require_source(source: object) -> None:
     """Raise an ElmoError for what can't name a model, such as None or a model that is already loaded."""
     if not isinstance(source, str | os.PathLike):
-        raise ElmoError(f"model: expected a path, a name or an address, found {type(source).__name__}")
+        raise ElmoError(f"`model`: expected a path, a name or an address, found {type(source).__name__}")
 
 
 def as_text(source: str | Path) -> str:

@@ -57,7 +57,9 @@ class Batcher:
     def __init__(self, lm_vocab_file: str | Path, max_token_length: int) -> None:
         require_existing_file(Path(lm_vocab_file))
         if max_token_length < SHORTEST:
-            raise ElmoError(f"max_token_length: {max_token_length} has no room for a character; use {SHORTEST} or more")
+            raise ElmoError(
+                f"`max_token_length`: {max_token_length} has no room for a character; use {SHORTEST} or more"
+            )
         self._max_token_length = max_token_length
 
     def batch_sentences(self, sentences: Sequence[Sentence]) -> Ids:

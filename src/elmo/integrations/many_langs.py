@@ -89,7 +89,7 @@ class Embedder:
             layers = "mean" if output_layer == MEAN else "all"
         elif not 0 <= output_layer <= last:
             # Other functions would count a negative one from the last layer, and call it by another name.
-            raise ElmoError(f"output_layer: there is no layer {output_layer}; this model has layers 0 to {last}")
+            raise ElmoError(f"`output_layer`: there is no layer {output_layer}; this model has layers 0 to {last}")
         return self._embedder.embed(sents, layers=layers, batch_size=self.batch_size)
 
 

@@ -105,7 +105,7 @@ def embed_dataset(
     Raises:
         ElmoError: If `dtype` is unknown, or a number is not positive. Other errors appear when the dataset is read.
     """
-    require_choice("dtype", dtype, DTYPES)
+    require_choice("`dtype`", dtype, DTYPES)
     for name, number in (("concurrency", concurrency), ("num_cpus", num_cpus), ("batch_size", batch_size)):
         require_count(name, number)
     if not ray.is_initialized():

@@ -71,7 +71,7 @@ class ElmoTokens(_InputModule):
         self.tokenizer_name = tokenizer or tokenizer_of(own)
         self.tokenizer = get_tokenizer(self.tokenizer_name)
         self.lowercase = is_lower_case(own) if lowercase is None else lowercase
-        require_count("max_seq_length", max_seq_length)
+        require_count("`max_seq_length`", max_seq_length)
         self.max_seq_length = max_seq_length
 
     def get_embedding_dimension(self) -> int:

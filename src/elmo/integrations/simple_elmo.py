@@ -117,7 +117,7 @@ class ElmoModel:
     """
 
     def __init__(self, state: State = "zero") -> None:
-        require_choice("state", state, STATES)
+        require_choice("`state`", state, STATES)
         self.state: State = state
         self.batch_size: int | None = None
         self.max_chars: int | None = None
@@ -143,7 +143,7 @@ class ElmoModel:
         Raises:
             ElmoError: If the model cannot be read, or has no softmax with its vocabulary and `full` is true.
         """
-        require_count("max_batch_size", max_batch_size)
+        require_count("`max_batch_size`", max_batch_size)
         is_folder = full and Path(directory).is_dir()
         device = find_device("auto")
         chosen = (is_folder and find_checkpoint(Path(directory))) or directory
@@ -218,7 +218,7 @@ class ElmoModel:
         self._loaded()
         if self._predictor is None:
             raise ElmoError("substitutes need a model with a softmax and its vocabulary; see load(..., full=True)")
-        require_count("topn", topn)
+        require_count("`topn`", topn)
         return list(self._predictor.run(_tokenize(data), self.batch_size or 1, self.state, topn, nodelimiters))
 
     def _loaded(self) -> Embedder:
@@ -227,7 +227,7 @@ class ElmoModel:
         return self._embedder
 
     def _zeros(self, num_sentences: int, layers: str, shape: tuple[int, ...]) -> Array:
-        require_choice("layers", layers, LAYERS_BY_NAME)
+        require_choice("`layers`", layers, LAYERS_BY_NAME)
         apart = (self._loaded().num_layers,) if layers == "all" else ()
         return np.zeros((num_sentences, *apart, *shape), np.float32)
 
@@ -317,7 +317,7 @@ def _substitutes(word: str, found: Sequence[Candidates]) -> Substitutes:
 def _tokenize(texts: Iterable[Sentence]) -> list[Sentence]:
     """Turn sentences, which may be strings, into lists of words."""
     if isinstance(texts, str):
-        raise ElmoError("texts: expected a list of sentences, found a string")
+        raise ElmoError("`texts`: expected a list of sentences, found a string")
     sentences = [text.split() if isinstance(text, str) else text for text in texts]
     for number, sentence in enumerate(sentences):
         check_sentence(sentence, number)

@@ -105,7 +105,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
                 f"X: expected a list of documents, found {num_axes} dimensions; pass one column, in ColumnTransformer "
                 "by its name and not in a list"
             )
-        require_choice("pool", self.pool, POOLS)
+        require_choice("`pool`", self.pool, POOLS)
         self._check_types()
         embedder = self._embedder()
         tokenizer = tokenizer_of(embedder.text) if self.tokenizer is None else self.tokenizer
@@ -131,7 +131,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         ):
             value: object = getattr(self, name)
             if not isinstance(value, kinds | None):
-                raise ElmoError(f"{name}: expected {wanted}, found {shown(value)}")
+                raise ElmoError(f"`{name}`: expected {wanted}, found {shown(value)}")
 
     def _embedder(self) -> Embedder:
         source = lasting_source(self.model)

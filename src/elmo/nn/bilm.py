@@ -167,7 +167,7 @@ class WordEncoder(nn.Module):
         """
         if ids.shape[1] != 1:
             raise ElmoError(
-                f"inputs: {ids.shape[1]} characters per word, but this model reads whole words, as ids of its "
+                f"`inputs`: {ids.shape[1]} characters per word, but this model reads whole words, as ids of its "
                 "vocabulary; give the words to elmo.load's embedder, or to elmo.Elmo as vocab_to_cache and word_inputs"
             )
         return self.embedding(ids[:, 0].long())

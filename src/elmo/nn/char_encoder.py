@@ -104,15 +104,15 @@ class CharEncoder(nn.Module):
         """
         if characters.shape[1] != self.max_characters:
             raise ElmoError(
-                f"inputs: {characters.shape[1]} characters per word, but the model reads {self.max_characters}; make "
+                f"`inputs`: {characters.shape[1]} characters per word, but the model reads {self.max_characters}; make "
                 f"them with elmo.batch_to_ids(sentences, {self.max_characters})"
             )
         if characters.is_cpu and characters.numel():  # on a GPU, looking at numbers would wait for it
             low, high = (int(bound) for bound in characters.aminmax())
             if low < 0 or high >= self.embedding.num_embeddings:
                 raise ElmoError(
-                    f"inputs: contain the id {low if low < 0 else high}, but the model's characters have the ids 0 to "
-                    f"{self.embedding.num_embeddings - 1}; make them with elmo.batch_to_ids"
+                    f"`inputs`: contain the id {low if low < 0 else high}, but the model's characters have the ids 0 "
+                    f"to {self.embedding.num_embeddings - 1}; make them with elmo.batch_to_ids"
                 )
         # Types are sorted by length, so that those of a block need about the same number of windows.
         lengths = word_lengths(characters)

@@ -38,7 +38,7 @@ def find_device(device: str | torch.device) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")
     if name != "cpu" and (kind != "cuda" or not (number.isdecimal() or name == "cuda")):
-        raise ElmoError(f"device: {name!r} is unknown; choose one of auto, cpu, cuda, cuda:0, cuda:1, …")
+        raise ElmoError(f"`device`: {name!r} is unknown; choose one of auto, cpu, cuda, cuda:0, cuda:1, …")
     if name == "cpu":
         limit_threads()
         return torch.device("cpu")
@@ -46,7 +46,7 @@ def find_device(device: str | torch.device) -> torch.device:
     current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
     index = int(number) if number else current
     if index >= found:
-        raise ElmoError(f"device: there is no {name} (torch finds {found} GPUs); use the device cpu")
+        raise ElmoError(f"`device`: there is no {name} (torch finds {found} GPUs); use the device cpu")
     return torch.device("cuda", index)
 
 
@@ -91,7 +91,7 @@ def parse_devices(names: str) -> list[str]:
         return [name.strip() for name in names.split(",")]
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
-        raise ElmoError("devices: torch finds no GPU; use the device cpu")
+        raise ElmoError("`devices`: torch finds no GPU; use the device cpu")
     return [f"cuda:{number}" for number in range(count)]
 
 

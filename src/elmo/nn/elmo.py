@@ -71,8 +71,8 @@ class ElmoModule(nn.Module):
         word_characters: Tensor | None = None,
     ) -> None:
         super().__init__()
-        require_count("num_output_representations", num_output_representations)
-        require_share("dropout", dropout)
+        require_count("`num_output_representations`", num_output_representations)
+        require_share("`dropout`", dropout)
         self.bilm = bilm if requires_grad is None else bilm.requires_grad_(requires_grad)
         self.dropout = dropout
         self.keep_sentence_boundaries = keep_sentence_boundaries
@@ -252,7 +252,7 @@ def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tens
     """
     lengths = is_token.sum(dim=1)
     if not torch.equal(is_token, mask_of(lengths, is_token.shape[1])):
-        raise ElmoError("inputs: a sentence has padding before or between its tokens; put all padding after them")
+        raise ElmoError("`inputs`: a sentence has padding before or between its tokens; put all padding after them")
     # `</S>` follows each sentence's own last token, so that padding stays at the end.
     bounded = F.pad(ids, (*[0] * (2 * ids.dim() - 4), 1, 1))
     bounded[:, 0] = begin
@@ -263,24 +263,28 @@ def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tens
 def require_batch(inputs: Tensor | None) -> Tensor:
     """Refuse character ids without a batch axis, or with too few ids per word for `boundary_words`."""
     if inputs is None:
-        raise ElmoError("inputs: are None, but not all of word_inputs are known words; give the ids of characters, too")
+        raise ElmoError(
+            "`inputs`: are None, but not all of word_inputs are known words; give the ids of characters, too"
+        )
     if not isinstance(cast(object, inputs), Tensor):
         kind = type(inputs).__name__
-        raise ElmoError(f"inputs: expected a tensor, found {kind}; make it of sentences with elmo.batch_to_ids")
+        raise ElmoError(f"`inputs`: expected a tensor, found {kind}; make it of sentences with elmo.batch_to_ids")
     if inputs.dim() < 3 or inputs.shape[-1] < SHORTEST:
-        raise ElmoError(f"inputs: expected (…, T, C) with a batch axis and C ≥ {SHORTEST}, found {tuple(inputs.shape)}")
+        raise ElmoError(
+            f"`inputs`: expected (…, T, C) with a batch axis and C ≥ {SHORTEST}, found {tuple(inputs.shape)}"
+        )
     if inputs.dtype not in _WHOLE:
-        raise ElmoError(f"inputs: expected whole numbers, the ids of characters, found {inputs.dtype}")
+        raise ElmoError(f"`inputs`: expected whole numbers, the ids of characters, found {inputs.dtype}")
     return inputs.long()  # 261 and 262, which the boundaries need, don't fit into 8 bits
 
 
 def require_numbers(word_inputs: Tensor) -> None:
     """Refuse numbers of words that are no tensor of whole numbers with a batch axis."""
     if not isinstance(cast(object, word_inputs), Tensor):
-        raise ElmoError(f"word_inputs: expected a tensor, found {type(word_inputs).__name__}")
+        raise ElmoError(f"`word_inputs`: expected a tensor, found {type(word_inputs).__name__}")
     if word_inputs.dim() < 2 or word_inputs.dtype not in _WHOLE:
         found = f"{tuple(word_inputs.shape)} of {word_inputs.dtype}"
-        raise ElmoError(f"word_inputs: expected (…, T) whole numbers with a batch axis, found {found}")
+        raise ElmoError(f"`word_inputs`: expected (…, T) whole numbers with a batch axis, found {found}")
 
 
 def boundary_words(encoder: nn.Module, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -295,7 +299,7 @@ def boundary_words(encoder: nn.Module, like: Tensor) -> tuple[Tensor, Tensor]:
     """
     if isinstance(encoder, WordCharEncoder):
         raise ElmoError(
-            "inputs: a model of ELMoForManyLangs reads ids from its own lexicon, not characters; give its words to "
+            "`inputs`: a model of ELMoForManyLangs reads ids from its own lexicon, not characters; give its words to "
             "elmo.Elmo.from_pretrained as vocab_to_cache, and their numbers as word_inputs"
         )
     begin, end = (like.new_full(like.shape[-1:], PADDING + 1) for _ in range(2))

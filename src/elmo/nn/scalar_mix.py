@@ -109,7 +109,7 @@ class ScalarMix(nn.Module):
         if mask is None:
             mask = torch.ones(layers.shape[1:-1], dtype=torch.bool, device=layers.device)
         if len(layers) != len(self.scores):
-            raise ElmoError(f"layers: {len(layers)} were given, but the mix has scores for {len(self.scores)}")
+            raise ElmoError(f"`layers`: {len(layers)} were given, but the mix has scores for {len(self.scores)}")
         if self.layer_norm:
             layers = normalize_layers(layers, mask)
         mixed = self.gamma * layers[-1] if self.top_only else mix_layers(layers, self.scores, self.gamma)

@@ -157,7 +157,7 @@ def finetuning_config(
     config = from_mapping(PretrainingConfig, known, "training")
     # Rates of other optimizers differ by orders of magnitude, so none is assumed.
     if config.optimizer != "adagrad" and "learning_rate" not in settings:
-        raise ElmoError(f"learning_rate: the default is for Adagrad; choose one for {config.optimizer}")
+        raise ElmoError(f"`learning_rate`: the default is for Adagrad; choose one for {config.optimizer}")
     for name in ("evaluate_every_steps", "patience"):
         if getattr(config, name) is not None:
             raise ElmoError(f"training.{name}: fine-tuning measures only before and after training; leave it out")
@@ -195,7 +195,7 @@ def prepare_corpus(
         raise ElmoError("fine-tuning runs in one process; start it without torchrun")
     char_cnn = require_characters(model, "trained")
     if not new_softmax:
-        require_softmax(model, "pass new_softmax=True to train one on this text first, with the biLM frozen")
+        require_softmax(model, "pass `new_softmax=True` to train one on this text first, with the biLM frozen")
     path = folder / "corpus"
     _require_finetuning(folder)
     is_new = not folder.exists()
@@ -218,8 +218,8 @@ def prepare_corpus(
             elif Corpus.open(path).checksum != checksum:
                 raise ElmoError(
                     f"{folder}: holds a fine-tuning on other text, on text that was cut in another way, of a model "
-                    "with another vocabulary, or with new_softmax=... given differently; give what was given first, or "
-                    "choose another folder"
+                    "with another vocabulary, or with `new_softmax=...` given differently; give what was given first, "
+                    "or choose another folder"
                 )
     finally:
         if is_new and not path.exists():

@@ -115,8 +115,8 @@ class Pretrainer:
         rows = self.processes.rows(training.batch_size)
         if training.patience is not None and not (heldout and training.evaluate_every_steps):
             raise ElmoError(
-                "training.patience: needs held-out text and the number of steps between two measurements (heldout=... "
-                "and training.evaluate_every_steps)"
+                "training.patience: needs held-out text and the number of steps between two measurements "
+                "(`heldout=...` and training.evaluate_every_steps)"
             )
         require_trainable(corpus, recipe, start, self.processes)
 
@@ -147,7 +147,7 @@ class Pretrainer:
         resumed = resume_pretraining(self.run_folder.checkpoints, *self._tensors(), self.processes)
         if resumed is None and start is None and self.run_folder.start is not None:
             raise ElmoError(
-                f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (start=MODEL)"
+                f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (`start=MODEL`)"
             )
         self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
         self._steps_before = self.progress.step

@@ -146,12 +146,12 @@ def score_sentences(
             if a sentence is not a list or an array of strings.
     """
     require_bytes(model, "scored")
-    require_count("batch_size", batch_size)
+    require_count("`batch_size`", batch_size)
     otherwise = "train one on text of yours with 'elmo finetune --new-softmax'"
     if model.config.char_cnn is None:
         otherwise = "use the checkpoint of bilm-tf, which has it"
     softmax, vocabulary = require_softmax(model, otherwise)
-    require_choice("state", state, STATES)
+    require_choice("`state`", state, STATES)
     start = model.bilm.initial_state(1)
     if state == "warm":
         start = to_device(require_warm_state(model.warm_state), start[0].hidden.device)
@@ -172,7 +172,7 @@ def require_heldout(sentences: Sequence[Sequence[str]]) -> None:
     """
     checked = list(_checked(sentences))
     if checked and not any(map(without_boundaries, checked)):
-        raise ElmoError("heldout: holds no tokens except <S> and </S>, which mark the ends of a sentence")
+        raise ElmoError("`heldout`: holds no tokens except <S> and </S>, which mark the ends of a sentence")
 
 
 def _checked(sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:

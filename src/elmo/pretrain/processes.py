@@ -63,7 +63,7 @@ class Processes:
         place = find_device(device)
         if on_cuda := place.type == "cuda":
             if ":" in str(device):
-                raise ElmoError(f"device: '{device}' is one GPU, but torchrun needs one for each process; pass cuda")
+                raise ElmoError(f"`device`: '{device}' is one GPU, but torchrun needs one for each process; pass cuda")
             place = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             if place.index >= (found := torch.cuda.device_count()):
                 raise ElmoError(

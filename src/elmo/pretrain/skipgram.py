@@ -57,10 +57,12 @@ class SkipGramConfig:
 
     def __post_init__(self) -> None:
         for name in ("dim", "min_count", "window", "epochs", "workers"):
-            require_count(name, getattr(self, name))
+            require_count(f"`{name}`", getattr(self, name))
         if self.window > MOST_WORDS:  # gensim's thread would die of a much larger one, and never be waited for
-            raise ElmoError(f"window: {self.window} is more than {MOST_WORDS}, the most words that gensim sees at once")
-        require_seed("seed", self.seed)
+            raise ElmoError(
+                f"`window`: {self.window} is more than {MOST_WORDS}, the most words that gensim sees at once"
+            )
+        require_seed("`seed`", self.seed)
 
 
 def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
@@ -88,7 +90,7 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
     is_kept = counts >= config.min_count
     words = np.array(corpus.types(), dtype=object)
     if not is_kept.any():
-        raise ElmoError(f"min_count: no word of the text occurs {config.min_count} times; choose a lower number")
+        raise ElmoError(f"`min_count`: no word of the text occurs {config.min_count} times; choose a lower number")
     model: Any = gensim.Word2Vec(
         vector_size=config.dim,
         min_count=config.min_count,

@@ -32,7 +32,7 @@ def require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, proce
         raise ElmoError(
             f"{corpus.folder}: was prepared for {corpus.max_characters} characters a word, but the recipe's "
             f"max_characters_per_token is {longest}; set char_cnn.max_characters_per_token={corpus.max_characters}, or "
-            f"prepare the text again with max_characters={longest}"
+            f"prepare the text again with `max_characters={longest}`"
         )
     processes.on_first(corpus.verify)
     if start is not None:
@@ -50,13 +50,13 @@ def require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, proce
         if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
             raise ElmoError(
                 f"the model to start from has another vocabulary than {corpus.folder}; prepare the text again with the "
-                f"model's (vocabulary=FILE), the vocabulary.txt of its folder ({start.origin})"
+                f"model's (`vocabulary=FILE`), the vocabulary.txt of its folder ({start.origin})"
             )
     # Stream b begins at sentence b of the shuffled corpus, whose end is followed by its beginning.
     if processes.is_first and corpus.num_sentences < training.batch_size:
         warnings.warn(
             f"{corpus.folder}: has fewer sentences ({corpus.num_sentences:,}) than there are streams "
-            f"({training.batch_size:,}), so some streams read the same text; split long lines (text='paragraphs'), or "
-            "lower training.batch_size",
+            f"({training.batch_size:,}), so some streams read the same text; split long lines (`text='paragraphs'`), "
+            "or lower training.batch_size",
             stacklevel=3,
         )

@@ -218,15 +218,15 @@ def predict(
     """
     _require_trained(trained)
     if isinstance(texts, str | bytes):
-        raise ElmoError("texts: expected a list of texts, found a string; did you mean [text]?")
+        raise ElmoError("`texts`: expected a list of texts, found a string; did you mean [text]?")
     if not isinstance(texts, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ElmoError(f"texts: expected a list of texts, found {type(texts).__name__}")
+        raise ElmoError(f"`texts`: expected a list of texts, found {type(texts).__name__}")
     task, texts = trained.task, list(texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - lists of tokens, as `embed` takes
             raise ElmoError(
                 f"text {number}: expected a string, found {type(text).__name__}; join tokens with spaces, and pass "
-                "tokenizer='whitespace'"
+                "`tokenizer='whitespace'`"
             )
     tokenize = get_tokenizer(tokenizer or trained.tokenizer_for("\n".join(texts)[:SAMPLE_CHARACTERS]))
     examples: list[Any] = []
@@ -239,4 +239,4 @@ def predict(
 def _require_trained(trained: object) -> None:
     """Raise an ElmoError for what is no trained model, such as the name of its folder."""
     if not isinstance(trained, TrainedTask):
-        raise ElmoError(f"trained: expected what elmo.tasks.load returns, found {type(trained).__name__}")
+        raise ElmoError(f"`trained`: expected what elmo.tasks.load returns, found {type(trained).__name__}")

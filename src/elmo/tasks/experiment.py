@@ -272,7 +272,7 @@ class Experiment:
             return
         if self.bilm.lexicon is not None and self.config.with_bilm:
             raise ElmoError(
-                f"{self.config.elmo}: a model of ELMoForManyLangs has no copy in a run folder; pass with_bilm=False"
+                f"{self.config.elmo}: a model of ELMoForManyLangs has no copy in a run folder; pass `with_bilm=False`"
             )
         if self.config.recipe.elmo.state == "warm":
             require_warm_state(self.bilm.warm_state)

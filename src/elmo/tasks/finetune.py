@@ -56,7 +56,7 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
     """
     config, task, model = experiment.config, experiment.task, experiment.bilm
     if model is None:
-        raise ElmoError("finetune: without ELMo there is nothing to fine-tune; name a model, or leave it out")
+        raise ElmoError("`finetune`: without ELMo there is nothing to fine-tune; name a model, or leave it out")
     if config.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
     if config.recipe.elmo.state == "warm" and not (is_finetuned(model, folder) and load(folder).warm_state is not None):

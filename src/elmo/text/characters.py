@@ -108,7 +108,7 @@ def _expected_tokens(sentence: object, number: int) -> ElmoError:
 def refuse_one_string(name: str, values: object) -> None:
     """Raise an ElmoError if an argument that takes several strings is a single one, which is a sequence of letters."""
     if isinstance(values, str):
-        raise ElmoError(f"{name}: expected a list, found the string {values!r}; split it, or put it in a list")
+        raise ElmoError(f"`{name}`: expected a list, found the string {values!r}; split it, or put it in a list")
 
 
 def number_types(sentences: Sequence[Sequence[str]]) -> tuple[list[str], list[list[int]]]:

@@ -172,7 +172,7 @@ def tokenizer_of(own: TextConfig | None) -> str:
         ElmoError: If it is a function from outside of this package.
     """
     name = "whitespace" if own is None else own.tokenizer
-    refuse_function(name, "the model", f"if you trust it, pass tokenizer={name!r}")
+    refuse_function(name, "the model", f"if you trust it, pass `tokenizer={name!r}`")
     return name
 
 
@@ -182,8 +182,8 @@ def is_lower_case(own: TextConfig | None) -> bool:
 
 
 _NAME_ONE = (
-    "pass tokenizer='ptb' for English, tokenizer='words' for another language, or tokenizer='whitespace' to cut at "
-    "spaces only, as AllenNLP and bilm-tf did"
+    "pass `tokenizer='ptb'` for English, `tokenizer='words'` for another language, or `tokenizer='whitespace'` to cut "
+    "at spaces only, as AllenNLP and bilm-tf did"
 )
 _UNKNOWN = f"this looks like raw text, and the model does not say how its training text was cut; {_NAME_ONE}"
 _TOKENIZED = (
@@ -192,7 +192,7 @@ _TOKENIZED = (
 )
 _UNSEEN = (
     "it comes from a named pipe, whose beginning can't be looked at, and is cut at spaces; if it is raw text, give it "
-    "as standard input (-) or name a tokenizer, and if it is tokenized, pass tokenizer='whitespace'"
+    "as standard input (-) or name a tokenizer, and if it is tokenized, pass `tokenizer='whitespace'`"
 )
 
 

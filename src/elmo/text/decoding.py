@@ -93,7 +93,7 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
                 raise ElmoError(
                     f"{shown_name(path)}: is full of NUL characters, so it is no text, or not in {encoding}. If it is "
                     "UTF-16 without a byte-order mark, convert it to UTF-8, for instance by 'iconv -f utf-16le -t "
-                    "utf-8'; where plain text is read, encoding='utf-16-le' (or -be) helps, too."
+                    "utf-8'; where plain text is read, `encoding='utf-16-le'` (or -be) helps, too."
                 )
         lines, newline, rest = text.rpartition("\n")
         if newline:
@@ -221,7 +221,7 @@ def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecod
     regions = " Outside Western Europe, it may be cp1250 (Central Europe), cp1251 (Cyrillic) or cp1253 (Greek) instead."
     return (
         f"{shown_name(path)}, line {line}: not valid {encoding.upper()} ({_byte(error)}). Convert it to UTF-8, for "
-        f"instance by 'iconv -f {other} -t utf-8'; where plain text is read, encoding={other!r} helps, too."
+        f"instance by 'iconv -f {other} -t utf-8'; where plain text is read, `encoding={other!r}` helps, too."
         f"{'' if other == 'utf-16' else regions}"
     )
 

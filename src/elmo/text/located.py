@@ -58,7 +58,7 @@ def read_located(
     """
     text, language, lowercase = reading.text, reading.language, reading.lowercase
     if ids and text not in ("sentences", "paragraphs"):
-        raise ElmoError(f"ids stand at the beginning of lines, which text={text!r} joins; leave out the ids")
+        raise ElmoError(f"ids stand at the beginning of lines, which `text={text!r}` joins; leave out the ids")
     tokenize = get_tokenizer(reading.tokenizer)
     for path in map(str, paths):
         for block in read_text_blocks(path, reading):
@@ -81,7 +81,7 @@ def _with_ids(block: TextBlock, text: str, language: str | None) -> Iterator[tup
     for number, (start, whole) in enumerate(split_text(block.text, "sentences"), block.line):
         id, tab, rest = whole.partition("\t")
         if not tab and whole.strip():
-            raise ElmoError(f"{block.path}, line {number}: has no tab; expected an id, a tab and text (ids=True)")
+            raise ElmoError(f"{block.path}, line {number}: has no tab; expected an id, a tab and text (`ids=True`)")
         for first, sentence in split_text(rest, text, language):
             yield id, start + len(id) + 1 + first, sentence
 

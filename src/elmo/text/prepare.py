@@ -124,7 +124,7 @@ def prepare(
     places = None if places is None else Path(places)
     _check(settings, vocabulary)
     require_language_code(language)
-    require_count("workers", workers)
+    require_count("`workers`", workers)
     require_parent(folder)
     source = {"inputs": [Path(path).name for path in paths], "language": language, "license": license}
     source = {key: value for key, value in source.items() if value}
@@ -263,7 +263,9 @@ def _rank(types: MergedTypes, first: SortedTypes, settings: PreparationConfig) -
         if size < 4:
             if settings.min_count == 1:
                 raise ElmoError("the text has no word, only tokens that models reserve, such as <UNK>")
-            raise ElmoError(f"min_count: no word of the text occurs {settings.min_count} times; choose a lower number")
+            raise ElmoError(
+                f"`min_count`: no word of the text occurs {settings.min_count} times; choose a lower number"
+            )
         size = min(size, settings.max_vocabulary or size)
     # Tokens outside of the vocabulary, and those that are spelled `<UNK>` in the text.
     return order, size, int(given[UNK_ID] - keys[order[size:]].sum())
@@ -301,28 +303,28 @@ def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> No
 
 def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
     get_tokenizer(settings.reading.tokenizer)  # an unknown layout is an error of `reading`
-    require_count("min_count", settings.min_count)
-    require_whole("max_characters", settings.max_characters)
+    require_count("`min_count`", settings.min_count)
+    require_whole("`max_characters`", settings.max_characters)
     if settings.max_vocabulary is not None:
-        require_whole("max_vocabulary", settings.max_vocabulary)
+        require_whole("`max_vocabulary`", settings.max_vocabulary)
     if settings.max_characters < SHORTEST:
         raise ElmoError(
-            f"max_characters: {settings.max_characters} is too few for any word, which needs at least {SHORTEST}"
+            f"`max_characters`: {settings.max_characters} is too few for any word, which needs at least {SHORTEST}"
         )
     if settings.max_characters > MAX_CHARACTERS:
         raise ElmoError(
-            f"max_characters: {settings.max_characters} is more than {MAX_CHARACTERS}, the most that a model can have"
+            f"`max_characters`: {settings.max_characters} is more than {MAX_CHARACTERS}, the most that a model can have"
         )
     if settings.text == "conllu":
         refuse_tokenizer(settings.tokenizer)
     if settings.max_vocabulary is not None and settings.max_vocabulary < 4:
         raise ElmoError(
-            f"max_vocabulary: {settings.max_vocabulary} leaves room for no word besides <S>, </S> and <UNK>; "
+            f"`max_vocabulary`: {settings.max_vocabulary} leaves room for no word besides <S>, </S> and <UNK>; "
             "give at least 4"
         )
     if vocabulary is not None:
         if settings.max_vocabulary is not None:
-            raise ElmoError("max_vocabulary: has no effect with a given vocabulary; leave out one of them")
+            raise ElmoError("`max_vocabulary`: has no effect with a given vocabulary; leave out one of them")
         if len(vocabulary) < 4:
             raise ElmoError("vocabulary: has no word besides <S>, </S> and <UNK>")
         broken = next((word for word in vocabulary.words if "\n" in word or "\r" in word), None)

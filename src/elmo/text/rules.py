@@ -215,7 +215,7 @@ def split_sentences(paragraph: str, language: str | None = None) -> list[str]:
         ElmoError: If the language is not a code, or the paragraph not a string.
     """
     require_language_code(language)
-    require_text("paragraph", paragraph)
+    require_text("`paragraph`", paragraph)
     return [paragraph[start:end] for start, end in sentence_spans(paragraph, language)]
 
 

@@ -66,7 +66,7 @@ def note_on_layout(sample: str, layout: str) -> str | None:
         return "this is XML or HTML, whose tags would be read as words; take the text out of it first"
     words = [line for line in lines if not line.startswith("#")]
     if words and _share(words, lambda line: _WORD_LINE.fullmatch(line) is not None) > 0.9:
-        return "this looks like CoNLL-U, and is read as plain text; pass text='conllu'"
+        return "this looks like CoNLL-U, and is read as plain text; pass `text='conllu'`"
     if _share(lines, lambda line: _JSON_LINE.fullmatch(line) is not None) > 0.9:
         return "these are lines of JSON, whose keys and marks would be read as words; take the text out of them first"
     if found := _INVISIBLE.search(sample):
@@ -87,14 +87,14 @@ def note_on_layout(sample: str, layout: str) -> str | None:
         if _share(lines, _is_word) > 0.9:
             return "most lines are a single word, and each line is read as a sentence; put a sentence on each line"
         if _share(lines, lambda line: sum(end[1].isupper() for end in _INNER_END.finditer(line)) > 1) > 0.5:
-            return "most lines hold several sentences, and each line is read as one; pass text='paragraphs'"
+            return "most lines hold several sentences, and each line is read as one; pass `text='paragraphs'`"
     if layout == "wrapped" and (number := sum(_HALF.search(line) is not None for line in lines)) > len(lines) / 50:
         return (
             f"{number:,} of the first {len(lines):,} lines end in a hyphen, and the halves of a word stay two words; "
             "join them first (docs/languages.md)"
         )
     if layout in ("sentences", "paragraphs") and _are_wrapped(lines):
-        return "the lines look as if they were wrapped, and each is read as if it ended there; pass text='wrapped'"
+        return "the lines look as if they were wrapped, and each is read as if it ended there; pass `text='wrapped'`"
     if _mixes_forms(sample):
         return (
             "letters with marks are sometimes one character and sometimes two (Unicode NFC and NFD), which makes two "

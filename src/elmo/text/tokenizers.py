@@ -96,7 +96,7 @@ def _require_name(name: object) -> None:
     """Refuse a function, which other libraries take: processes are told the name of a tokenizer, and so are files."""
     if not isinstance(name, str):
         raise ElmoError(
-            f"tokenizer: expected a name, found {type(name).__name__}; name a function of yours as 'MODULE:FUNCTION'"
+            f"`tokenizer`: expected a name, found {type(name).__name__}; name a function of yours as 'MODULE:FUNCTION'"
         )
 
 

@@ -127,8 +127,8 @@ def build_index(
     require_embedder(embedder)
     weights = single_layer_weights(layer, embedder.num_layers)
     if tagged is not None:
-        require_choice("tagged", tagged, COLUMNS)
-    require_choice("kind", kind, stored.KINDS)
+        require_choice("`tagged`", tagged, COLUMNS)
+    require_choice("`kind`", kind, stored.KINDS)
     stored.import_faiss()
     require_target(folder)
     try:
@@ -146,7 +146,7 @@ def build_index(
     # What can be told without the text is checked before the text is read, which may take long.
     is_kept = folder.exists() and not overwrite
     if is_kept and not _is_of(folder, how):
-        raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
+        raise ElmoError(f"{folder}: exists already; remove it, or pass `overwrite=True`")
     with _work_folder(folder) as work:
         # The text is prepared on every start, even if all vectors are there: its checksum tells whether they are of it.
         indexed = prepare_text(sources, work / NEW, tagged, metadata, reading)
@@ -155,7 +155,7 @@ def build_index(
         job = how | {"text": corpus.checksum}
         if is_kept:
             if not _is_of(folder, job | {"tags": [*indexed.tag_names]}) or not _has_same_tags(folder, work / NEW):
-                raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
+                raise ElmoError(f"{folder}: exists already; remove it, or pass `overwrite=True`")
             _renew_origins(folder, indexed, keeps_metadata=metadata is None)
             done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
             del indexed, corpus  # NFS and Windows remove no folder whose files are still mapped

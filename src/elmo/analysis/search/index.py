@@ -186,7 +186,7 @@ class ContextIndex:
         Raises:
             ElmoError: If the query or the index has no such use, or the index has no such tag or metadata.
         """
-        require_count("top", top)
+        require_count("`top`", top)
         if any_word and among:
             raise ElmoError("any_word and among can't be used together; leave one out")
         top = int(top)  # faiss takes no numbers of NumPy

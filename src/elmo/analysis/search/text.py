@@ -108,7 +108,7 @@ class IndexedText:
         if tags:
             if self._tags is None:
                 raise ElmoError(
-                    "the index has no parts of speech; build it from tagged text (tagged=FORMAT) to choose among them"
+                    "the index has no parts of speech; build it from tagged text (`tagged=FORMAT`) to choose among them"
                 )
             tagged = np.isin(self._tags, self._tag_ids(tags))
             mask = tagged if mask is None else mask & tagged

@@ -28,7 +28,7 @@ def add_sentence_boundary_token_ids(
         ElmoError: If `tensor` has another number of dimensions.
     """
     if tensor.dim() not in (2, 3):
-        raise ElmoError(f"tensor: expected (B, T) or (B, T, D), found {tuple(tensor.shape)}")
+        raise ElmoError(f"`tensor`: expected (B, T) or (B, T, D), found {tuple(tensor.shape)}")
     rows, ends = torch.arange(len(tensor), device=tensor.device), mask.sum(dim=1).long() + 1
     bounded = tensor.new_zeros(len(tensor), tensor.shape[1] + 2, *tensor.shape[2:])
     bounded[:, 1:-1] = tensor

@@ -91,8 +91,8 @@ class Elmo(plain.Elmo):
         top_only: bool = False,
         stateful: bool = True,
     ) -> None:
-        require_count("num_output_representations", num_output_representations)
-        require_share("dropout", dropout)
+        require_count("`num_output_representations`", num_output_representations)
+        require_share("`dropout`", dropout)
         # The parent's constructor is left out, since it would make submodules under other names. So all attributes that
         # its methods use are set here, or are properties below.
         nn.Module.__init__(self)
@@ -275,7 +275,7 @@ def from_params(kind: type[M], params: Any, vocab: Any) -> M:
     namespace = arguments.pop("namespace_to_cache", None)
     if namespace is not None:
         if words is None:
-            raise ElmoError("namespace_to_cache: needs the vocabulary whose words it names; pass vocab=")
+            raise ElmoError("`namespace_to_cache`: needs the vocabulary whose words it names; pass `vocab=...`")
         arguments["vocab_to_cache"] = list(words.get_token_to_index_vocabulary(namespace))
     known = inspect.signature(kind).parameters
     unknown = next((key for key in arguments if key not in known), None)
@@ -318,7 +318,7 @@ def _part(
 ) -> nn.Module:
     """Return the module that takes the place of a biLM from two files."""
     if options_file is not None or weight_file is not None:
-        raise ElmoError("module: takes the place of both files; pass None for options_file and weight_file")
+        raise ElmoError("`module`: takes the place of both files; pass None for options_file and weight_file")
     if hasattr(module, "num_layers"):
         return module
     return ElmoBiLm.of(plain.shared_model(module), None, vocab_to_cache)

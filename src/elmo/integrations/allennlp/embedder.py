@@ -127,7 +127,7 @@ class ElmoEmbedder:
     ) -> None:
         if not isinstance(cuda_device, Integral):
             raise ElmoError(
-                f"cuda_device: expected the number of a GPU, or -1 for the processor, found {shown(cuda_device)}"
+                f"`cuda_device`: expected the number of a GPU, or -1 for the processor, found {shown(cuda_device)}"
             )
         self.cuda_device = cuda_device
         self.stateful = True
@@ -157,7 +157,7 @@ class ElmoEmbedder:
 
     def embed_sentences(self, sentences: Iterable[Sentence], batch_size: int = 64) -> Iterator[Array]:
         """Yield all layers (L+1, T, D) of each sentence, in memory that does not grow with their number."""
-        require_count("batch_size", batch_size)
+        require_count("`batch_size`", batch_size)
         remaining = iter(sentences)
         while batch := list(islice(remaining, batch_size)):
             yield from self.embed_batch(batch)
@@ -204,8 +204,8 @@ class ElmoEmbedder:
             ElmoError: If the file cannot be written, a line cannot name a data set, or `input_file` is a path.
         """
         if isinstance(input_file, str | Path):
-            raise ElmoError(f"input_file: expected the lines of a text, found a path; pass open({str(input_file)!r})")
-        require_choice("output_format", output_format, _FORMATS)
+            raise ElmoError(f"`input_file`: expected the lines of a text, found a path; pass open({str(input_file)!r})")
+        require_choice("`output_format`", output_format, _FORMATS)
         path = Path(output_file_path)
         require_file_target(path)
         # Each line is needed twice, as a name and as a sentence. `tee` holds no more of them than are embedded at once.

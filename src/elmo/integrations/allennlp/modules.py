@@ -58,7 +58,7 @@ class ScalarMix(scalar_mix.ScalarMix):
         scores = [0.0] * mixture_size if initial_scalar_parameters is None else list(initial_scalar_parameters)
         if len(scores) != mixture_size:
             raise ElmoError(
-                f"initial_scalar_parameters: {len(scores)} for a mixture of {mixture_size} tensors; give one for each"
+                f"`initial_scalar_parameters`: {len(scores)} for a mixture of {mixture_size} tensors; give one for each"
             )
         self.mixture_size, self.top_only, self.layer_norm = mixture_size, False, bool(do_layer_norm)
         self.scalar_parameters = nn.ParameterList(
@@ -92,11 +92,11 @@ class ScalarMix(scalar_mix.ScalarMix):
             ElmoError: If the number of tensors is wrong, or the mask for layer norm is missing.
         """
         if len(tensors) != self.mixture_size:
-            raise ElmoError(f"tensors: {len(tensors)} were given to a mixture of {self.mixture_size}")
+            raise ElmoError(f"`tensors`: {len(tensors)} were given to a mixture of {self.mixture_size}")
         layers = tensors if isinstance(tensors, Tensor) else torch.stack(list(tensors))
         if self.layer_norm:
             if mask is None:
-                raise ElmoError("mask: layer norm needs one, to leave padding out of its mean and variance")
+                raise ElmoError("`mask`: layer norm needs one, to leave padding out of its mean and variance")
             flat = layers.flatten(1, -2).unsqueeze(1)  # as one long sentence: a mix takes tensors of any shape
             layers = normalize_layers(flat, mask.flatten().unsqueeze(0).bool()).view_as(layers)
         return self.gamma * (layers[-1] if self.top_only else torch.tensordot(self.scores.softmax(0), layers, 1))
@@ -276,7 +276,7 @@ class ElmoLstm(_Renamed):
             self._states = None
             return
         if len(mask) != (num_rows := self._states[0].shape[1]):
-            raise ElmoError(f"mask: has {len(mask)} rows, but the state has {num_rows}")
+            raise ElmoError(f"`mask`: has {len(mask)} rows, but the state has {num_rows}")
         self._states = tuple(state.masked_fill(mask.bool().view(1, -1, 1), 0) for state in self._states)
 
     def _layers(self, direction: str) -> list[nn.Module]:

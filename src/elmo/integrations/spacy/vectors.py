@@ -210,7 +210,7 @@ def make_elmo(
         ElmoError: If `layers` is `"all"`, since a token has only one vector here.
     """
     if layers == "all":
-        raise ElmoError("layers: 'all' gives a token several vectors, doc.tensor has one; choose mean, top or token")
+        raise ElmoError("`layers`: 'all' gives a token several vectors, doc.tensor has one; choose mean, top or token")
     return ElmoComponent(name, cast(Layers, layers), model, device, precision)
 
 

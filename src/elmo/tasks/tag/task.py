@@ -41,7 +41,7 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
     def read_layout(self, path: str, layout: str, recipe: TagRecipe, encoding: str) -> Iterator[ColumnSentence]:
         """Yield the sentences of a file of CoNLL-U, or of the recipe's columns."""
         if layout == "columns" and recipe.columns is None:
-            raise ElmoError(f"{path}: the model was trained on CoNLL-U, so no columns are known; use layout='conllu'")
+            raise ElmoError(f"{path}: the model was trained on CoNLL-U, so no columns are known; use `layout='conllu'`")
         return read_columns(path, None if layout == "conllu" else recipe.columns, encoding)
 
     def parse(self, line: str, tokenize: Tokenizer) -> ColumnSentence:
