@@ -153,7 +153,7 @@ def test_uses_without_a_sense_are_left_out() -> None:
 
 @pytest.mark.parametrize(("senses", "sentences"), [("ab", "pq"), ("aa", "pp"), (["", ""], "pq")])
 def test_senses_without_two_sentences_are_refused(senses, sentences) -> None:
-    with pytest.raises(ElmoError, match="`uses`: no sense has uses in two sentences"):
+    with pytest.raises(ElmoError, match="uses: no sense has uses in two sentences"):
         separation(make_uses([[1, 0], [0, 1]], list(senses), list(sentences)))
 
 

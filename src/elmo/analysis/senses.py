@@ -153,7 +153,7 @@ def separation(uses: Uses) -> Separation:
             right.append(same[similarities > similarities.max() - ROUNDING].mean())
             chances.append(same.sum() / elsewhere.sum())
     if not right:
-        raise ElmoError("`uses`: no sense has uses in two sentences, so that none can be compared; give more text")
+        raise ElmoError("uses: no sense has uses in two sentences, so that none can be compared; give more text")
     return Separation(float(np.mean(right)), float(np.mean(chances)), len(right), len(set(senses.tolist())))
 
 

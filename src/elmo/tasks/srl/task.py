@@ -136,7 +136,7 @@ def _marked(line: str) -> SrlExample:
     places = cast("list[int]", places)
     for place in places:
         if not 0 <= place < len(tokens):
-            raise ElmoError(f"`predicates`: no token has the index {place}; there are {len(tokens)}, counted from 0")
+            raise ElmoError(f"predicates: no token has the index {place}; there are {len(tokens)}, counted from 0")
     return SrlExample(tokens, tuple(map(Frame, sorted(set(places)))))
 
 
