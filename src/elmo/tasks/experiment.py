@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -21,32 +19,17 @@ from elmo.formats.model import Model, require_warm_state
 from elmo.formats.sources import is_bundled
 from elmo.nn.devices import use_device
 from elmo.schema import require_count, require_seed
-from elmo.targets import alone_in, require_folder
+from elmo.targets import require_folder
 from elmo.tasks.card import task_card
 from elmo.tasks.checkpoint import CHECKPOINT
+from elmo.tasks.claim import Claim, require_usable
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
 from elmo.tasks.elmo.cache import LiveLayers, reads_lower_case, remove_cache
 from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers, make_elmo_input, make_elmo_layers
 from elmo.tasks.notes import notes_on_data
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.results import Result
-from elmo.tasks.run_folder import (
-    BILM,
-    CACHE,
-    CARD,
-    FORMAT,
-    RESULTS,
-    SHARED_BILM,
-    RunConfig,
-    claim_task_run,
-    is_left_by_another,
-    is_run,
-    keep_bilm,
-    read_config,
-    read_results,
-    started_seeds,
-)
-from elmo.tasks.seeds import SeedFolders
+from elmo.tasks.run_folder import BILM, CACHE, CARD, FORMAT, RESULTS, RunConfig, read_results
 from elmo.tasks.task import Task, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.training.machine import machine_name
@@ -145,7 +128,6 @@ class Experiment:
         config: What to do.
         task: The task.
         device: The device to train on.
-        folders: The folders of the seeds.
         bilm: The biLM; None without ELMo.
         sets: The examples. The training set is the recipe's share of what was read.
         vocabularies: The lists of strings that the model will know.
@@ -163,9 +145,8 @@ class Experiment:
             require_tensorboard()
         self.config, self.task = config, get_task(config.task)
         self.device = use_device(config.device)
-        self.folders = SeedFolders(config.folder, config.num_seeds)
         # Before files are read, and before a biLM is fine-tuned for this experiment: both may take long.
-        self.folders.require_usable()
+        require_usable(config.folder, config.num_seeds)
         self.bilm: Model | None = None if config.elmo == NO_ELMO else formats.load(config.elmo)
         self._check_bilm()
         sets = read_sets(config) if sets is None else sets
@@ -199,31 +180,19 @@ class Experiment:
 
     def run(self) -> list[Result]:
         """Train all seeds that are not trained yet, until the end or an interrupt, and return `results`."""
-        config, run_config = self.config, self._describe()
+        config, claim = self.config, self._claim()
         self.results = []  # those of an earlier call are found again in their folders
-        self.folders.require_usable()
-        # Seeds of other settings are refused here already, before the folder is made or locked.
-        self._are_left_by_others(started_seeds(config.folder), run_config)
-        start = config.recipe.training.seed
-        seeds = range(start, start + config.num_seeds)
-        self.folders.require_all_in(seeds)
-        config.folder.mkdir(parents=True, exist_ok=True)
-        with alone_in(config.folder):
-            if config.num_seeds > 1 and self._are_left_by_others(started_seeds(config.folder), run_config):
-                # Each seed's own files are forgotten when it is claimed, but its biLM is where all seeds find it.
-                shutil.rmtree(config.folder / BILM, ignore_errors=True)
-            for seed in seeds:
-                folder = self.folders.folder_of(seed)
-                folder.mkdir(exist_ok=True)
-                # A second process may train one of the seeds by itself. It locks only that seed's folder, so lock it
-                # here too.
-                with alone_in(folder) if folder != config.folder else nullcontext():
-                    result = self._run_seed(seed, folder, run_config)
-                if result is None:
-                    return self.results
+        with claim.held():
+            for seed in claim.seeds:
+                with claim.held_seed(seed) as folder:
+                    known = read_results(folder)
+                    result = known[0] if known else self._train(folder, claim.recipe_of(seed))
+                    if result is None:
+                        return self.results
+                    (folder / CHECKPOINT).unlink(missing_ok=True)  # which a kill may also leave next to the results
                 self.results.append(result)
             if config.num_seeds > 1:
-                self.folders.keep_best(self.results, self.task.metric)
+                claim.keep_best(self.results, self.task.metric)
                 self._write_card(config.folder, self.results)
             if config.cache is None:
                 # Windows removes no file that is still mapped into memory, and elsewhere it would go on taking space.
@@ -241,16 +210,24 @@ class Experiment:
         Raises:
             ElmoError: If the folder holds a run of other settings, text or biLM.
         """
-        start, now = self.config.recipe.training.seed, self._describe()
-        for seed in started_seeds(self.config.folder) or [start]:
-            folder = self.folders.folder_of(seed)
-            if not is_run(folder):
-                continue
-            wanted = now
-            if is_tuned_later:
-                known = read_config(folder)[0].fingerprint
-                wanted = replace(now, fingerprint="" if known in (None, now.fingerprint) else known)
-            is_left_by_another(folder, wanted, self._recipe_of(seed), self.vocabularies)
+        self._claim().require_same(is_tuned_later=is_tuned_later)
+
+    def _claim(self) -> Claim:
+        """Return the claim to the run folder, which names all examples and the biLM by their checksums."""
+        config, recipe = self.config, self.config.recipe
+        bilm = checksum = None
+        if self.bilm is not None:
+            is_file = Path(config.elmo).exists() and not is_bundled(config.elmo)
+            source = str(Path(config.elmo).resolve() if is_file else config.elmo)
+            checksum = fingerprint(self.bilm, with_warm_state=recipe.elmo.state == "warm")
+            bilm = BILM if config.with_bilm else source
+        sets = {name: checksum_of_examples(examples) for name, examples in self.sets.items()}
+        run_config = RunConfig(FORMAT, config.task, bilm=bilm, fingerprint=checksum, **sets)
+        # A run records whether its biLM reads words in lower case, also if the recipe leaves that to the biLM.
+        lowercase = reads_lower_case(recipe.elmo, self.bilm and self.bilm.text)
+        recipe = replace(recipe, elmo=replace(recipe.elmo, lowercase=lowercase))
+        seeds = range(recipe.training.seed, recipe.training.seed + config.num_seeds)
+        return Claim(config.folder, seeds, run_config, recipe, self.vocabularies, self.bilm)
 
     def _find_words(self) -> FileWords | None:
         """Look up the words of all sets in the recipe's files of word vectors, counting each distinct sentence once."""
@@ -277,41 +254,15 @@ class Experiment:
         if self.config.recipe.elmo.state == "warm":
             require_warm_state(self.bilm.warm_state)
 
-    def _are_left_by_others(self, seeds: Sequence[int], run_config: RunConfig) -> bool:
-        """Return whether there are seeds, and all of them belong to runs with other settings that trained nothing.
-
-        Raises:
-            ElmoError: If one of them was trained with other settings.
-        """
-        left = [
-            is_left_by_another(self.folders.folder_of(s), run_config, self._recipe_of(s), self.vocabularies)
-            for s in seeds
-        ]
-        return bool(left) and all(left)
-
-    def _recipe_of(self, seed: int) -> TaskRecipe:
-        """Return the recipe of a seed, which also says whether the biLM reads words in lower case."""
-        recipe = self.config.recipe
-        lowercase = reads_lower_case(recipe.elmo, self.bilm and self.bilm.text)
-        return replace(
-            recipe, elmo=replace(recipe.elmo, lowercase=lowercase), training=replace(recipe.training, seed=seed)
-        )
-
-    def _run_seed(self, seed: int, folder: Path, run_config: RunConfig) -> Result | None:
-        """Return the result of one seed, or None if it was interrupted."""
-        config, recipe = self.config, self._recipe_of(seed)
-        claim_task_run(folder, run_config, recipe, self.vocabularies)
-        if self.bilm is not None and run_config.bilm in (BILM, SHARED_BILM):
-            keep_bilm(self.bilm, folder / run_config.bilm)
-        if known := read_results(folder):
-            (folder / CHECKPOINT).unlink(missing_ok=True)  # a process that was killed after writing results left it
-            return known[0]
+    def _train(self, folder: Path, recipe: TaskRecipe) -> Result | None:
+        """Train one seed in its folder, and return its result, or None if it was interrupted."""
+        seed, sets = recipe.training.seed, self.sets
         torch.manual_seed(seed)
         elmo = make_elmo_input(self.bilm, recipe.elmo, self._make_layers())
         model = self.task.model(recipe, self.vocabularies, elmo)
         self.task.initialize(model, recipe)
         model.to(self.device)
-        sets, tensorboard = self.sets, config.tensorboard
+        tensorboard = self.config.tensorboard
         trainer: Trainer[Any, Any] = Trainer(
             self.task, model, recipe.training, folder, sets["train"], sets["dev"], tensorboard=tensorboard
         )
@@ -325,7 +276,6 @@ class Experiment:
         # The results come last, since they say that the seed is finished.
         self._write_card(folder, [result])
         write_all({folder / RESULTS: lambda path: write_json(path, result.as_json())})
-        (folder / CHECKPOINT).unlink(missing_ok=True)
         return result
 
     def _make_layers(self) -> FrozenLayers | TrainedLayers | None:
@@ -343,19 +293,6 @@ class Experiment:
                 sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
                 self._frozen_layers = live.cached(sentences, self.config.cache or self.config.folder / CACHE)
         return self._frozen_layers
-
-    def _describe(self) -> RunConfig:
-        """Describe the run for its folder, with checksums of all examples and of the biLM."""
-        config = self.config
-        bilm = checksum = None
-        if self.bilm is not None:
-            is_file = Path(config.elmo).exists() and not is_bundled(config.elmo)
-            source = str(Path(config.elmo).resolve() if is_file else config.elmo)
-            checksum = fingerprint(self.bilm, with_warm_state=config.recipe.elmo.state == "warm")
-            kept = SHARED_BILM if self.folders.shares_bilm(checksum) else BILM
-            bilm = kept if config.with_bilm else source
-        sets = {name: checksum_of_examples(examples) for name, examples in self.sets.items()}
-        return RunConfig(FORMAT, config.task, bilm=bilm, fingerprint=checksum, **sets)
 
     def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
         config = self.config

@@ -21,7 +21,7 @@ from torch import Tensor
 from elmo import formats
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, read_tensors, remove_partial, write_all, write_json, write_tensors
+from elmo.formats.files import read_json, read_tensors, write_all, write_json, write_tensors
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.schema import from_mapping, to_mapping
@@ -31,26 +31,14 @@ from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.results import Result
 from elmo.tasks.task import TASKS, Vocabularies, get_task
 from elmo.tasks.trained import TrainedTask
-from elmo.training.recipes import changed_key
-from elmo.training.run_folder import AttemptFiles
 
 CONFIG, VOCABULARIES, RESULTS, CARD = "config.json", "vocabularies.json", "results.json", "README.md"
 BILM, CACHE = "bilm", "vectors"
 SHARED_BILM = f"../{BILM}"
 FORMAT = 1
 
-_FILES = AttemptFiles(
-    "a run folder of a task",
-    marks=(CONFIG,),
-    others=(VOCABULARIES, BILM, CACHE),
-    forgotten=(BILM,),  # vectors are kept: their file is named after their biLM and text, and may serve again
-)
-
 _SEED = re.compile("seed-(0|[1-9][0-9]*)")
 """The name of the subfolder in which one of several seeds is trained."""
-
-CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes")
-"""The keys of a recipe's section `training` that may change when an unfinished run is continued."""
 
 LARGEST_VOCABULARIES = 1 << 30
 """The largest size of `vocabularies.json` in bytes: room for some fifty million words."""
@@ -264,77 +252,6 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
     if isinstance(recipe, dict) and isinstance(elmo := cast("dict[str, Any]", recipe).get("elmo"), dict):
         recipe = {**cast("dict[str, Any]", recipe), "elmo": {"lowercase": False, **cast("dict[str, Any]", elmo)}}
     return config, recipe
-
-
-def require_task_run(folder: Path) -> None:
-    """Raise ElmoError if a folder holds something else than a run of a task. It may be empty, or not exist yet.
-
-    `claim_task_run` checks more: that it is the same run.
-    """
-    if (folder / CONFIG).exists():
-        read_config(folder)
-    _FILES.is_left_by_another(folder, lambda: None)
-
-
-def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
-    """Make `folder` a run folder, or check that it already is one of the same task, recipe, data and biLM.
-
-    The folder must exist, and this process must hold its lock. Files that a killed process left half-written are
-    removed. If the folder belongs to another run that had not trained anything yet, for instance because it ran out of
-    memory, that run is removed.
-
-    Raises:
-        ElmoError: If the folder holds another run, or other files.
-    """
-    require_task_run(folder)
-    if is_left_by_another(folder, config, recipe, vocabularies):
-        _FILES.forget(folder)
-    remove_partial(folder)
-    # The configuration is written first: after a kill between the two files, this is still known to be a run folder.
-    write_all(
-        {
-            folder / CONFIG: lambda path: write_config(path, config, to_mapping(recipe)),
-            folder / VOCABULARIES: lambda path: write_json(path, vocabularies),
-        }
-    )
-
-
-def is_left_by_another(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> bool:
-    """Return whether a folder is that of another run that had not trained anything yet.
-
-    Raises:
-        ElmoError: If the folder holds another run that had, or other files.
-    """
-    return _FILES.is_left_by_another(folder, lambda: _require_same(folder, config, recipe, vocabularies))
-
-
-def _require_same(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
-    """Raise ElmoError if a run folder belongs to another task, recipe, data or biLM."""
-    before, values = read_config(folder)
-    known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
-    if (difference := _difference(before, config) or changed_key(known, recipe, CHANGEABLE)) is not None:
-        raise ElmoError(f"{folder}: was started with {difference}; choose another run folder")
-    if (folder / RESULTS).exists() and (difference := changed_key(known, recipe, ())) is not None:
-        raise ElmoError(f"{folder}: was finished with other settings ({difference}); choose another run folder")
-    kept = {name: list(words) for name, words in vocabularies.items()}
-    if (folder / VOCABULARIES).exists() and read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES) != kept:
-        raise ElmoError(
-            f"{folder}: was started with other words than the recipe's files hold now; choose another run folder"
-        )
-
-
-def _difference(before: RunConfig, now: RunConfig) -> str | None:
-    """Describe the first thing, except the recipe, that a run was started with and that is another one now."""
-    if before.task != now.task:
-        return f"task {before.task}, not {now.task}"
-    names = {"fingerprint": "biLM", "train": "training set", "dev": "dev set", "test": "test set"}
-    for key, name in names.items():
-        had, has = getattr(before, key), getattr(now, key)
-        if had != has:
-            if had is None:
-                return f"no {name}, and now has one"
-            return f"a {name}, and now has none" if has is None else f"another {name}"
-    return None
 
 
 def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> None:
