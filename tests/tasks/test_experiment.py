@@ -543,6 +543,15 @@ def test_two_processes_do_not_share_a_run(num_seeds: int, files: Path, recipe: R
     assert names(config.folder) == set()
 
 
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_another_run_is_refused_while_a_process_trains_there(num_seeds: int, files: Path, recipe: Recipe) -> None:
+    """It would be of no use to wait for that process."""
+    Experiment(make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=num_seeds)).run()
+    other = make_config(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None, num_seeds=num_seeds)
+    with alone_in(other.folder), pytest.raises(ElmoError, match=r"was started with dropout: 0\.2, not 0\.3"):
+        Experiment(other).run()
+
+
 @pytest.mark.parametrize("num_files", range(2))
 def test_a_kill_before_the_first_step_is_survived(
     num_files: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
@@ -707,8 +716,20 @@ def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -
     ):
         Experiment(make_config(files, recipe(training__max_epochs=1, training__seed=1), num_seeds=2)).run()
     assert (config.folder / "results.json").read_bytes() == before
+    with pytest.raises(ElmoError, match="has the results of seed 0"):  # as before a fine-tuning, which takes long
+        Experiment(make_config(files, recipe(training__max_epochs=1, training__seed=1), num_seeds=2)).require_same_run()
     more = make_config(files, recipe(training__max_epochs=1), num_seeds=3)
     assert [result.scores for result in Experiment(more).run()[:2]] == [result.scores for result in results]
+
+
+def test_a_seed_of_a_newer_version_is_refused_before_others_are_trained(files: Path, recipe: Recipe) -> None:
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    (config.folder / "seed-1").mkdir(parents=True)
+    values = {"format": 99, "task": "ner", "bilm": None, "fingerprint": None, "train": "", "dev": "", "recipe": {}}
+    (config.folder / "seed-1" / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ElmoError, match=r"seed-1/config\.json: format 99 is newer than this program"):
+        Experiment(config).run()
+    assert names(config.folder) == {"seed-1"}
 
 
 def test_a_run_from_before_a_key_existed_continues(

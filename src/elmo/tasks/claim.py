@@ -3,7 +3,7 @@
 A single seed is trained in the run folder itself. Each of several seeds is trained in a subfolder, and in the end the
 run folder becomes a copy of the best one. The files in the folder of a seed say whose it is and how far it has come:
 
-- No file that isn't hidden: any run may begin there.
+- Nothing but hidden files: any run may begin there.
 - `config.json`: it belongs to the run that this file and `vocabularies.json` describe, and is refused to any other. As
   long as it holds only what an attempt leaves before its first checkpoint, another run may take it over.
 - `checkpoint.safetensors`: the same run goes on from there.
@@ -141,45 +141,44 @@ class Claim:
         return replace(self.recipe, training=replace(self.recipe.training, seed=seed))
 
     def require_same(self, *, is_tuned_later: bool = False) -> bool:
-        """Refuse a run folder in which a run of other settings, text or biLM has trained something.
+        """Refuse a run folder in which something was trained that does not belong to this run.
+
+        That is anything of a run with other settings, text or biLM, or the results of a seed that this run lacks.
 
         Args:
             is_tuned_later: Whether ELMo will be fine-tuned first, so that its checksum isn't known yet. A run without
                 ELMo, or with ELMo as it is now, is then another.
 
         Returns:
-            Whether there are seeds, and all of them belong to other runs, which trained nothing.
+            Whether there are runs in it, and all of them are others that trained nothing.
 
         Raises:
             ElmoError: If the folder is refused.
         """
-        started = started_seeds(self.run) or [seed for seed in self.seeds[:1] if is_run(self.folder_of(seed))]
-        left = [self._is_left_by_another(seed, is_tuned_later=is_tuned_later) for seed in started]
-        return bool(left) and all(left)
-
-    @contextmanager
-    def held(self) -> Generator[None]:
-        """Make the run folder, and lock it, so that no other process trains in it.
-
-        Raises:
-            ElmoError: If the folder holds another run or something else, if another process trains there, or if there
-                are trained seeds that this run lacks: its results would replace theirs.
-        """
-        several = len(self.seeds) > 1
-        require_usable(self.run, len(self.seeds))
-        if several:
-            self.require_same()
-        for seed in started_seeds(self.run):
+        started = started_seeds(self.run)
+        left = [self._is_left_by_another(s, is_tuned_later=is_tuned_later) for s in started or self.seeds[:1]]
+        for seed in started:
             if seed not in self.seeds and read_results(self.folder_of(seed)):
                 raise ElmoError(
                     f"{self.run}: has the results of seed {seed}, which the results of seeds {self.seeds[0]} to "
                     f"{self.seeds[-1]} would replace; include it by training.seed and the number of seeds, or choose "
                     "another run folder"
                 )
+        return all(left)
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Make the run folder, and lock it, so that no other process trains in it.
+
+        Raises:
+            ElmoError: If the folder holds another run or something else, or if another process trains there.
+        """
+        require_usable(self.run, len(self.seeds))
+        self.require_same()  # before the lock: whoever is to choose another folder need not wait for this one
         self.run.mkdir(parents=True, exist_ok=True)
         with alone_in(self.run):
-            if several and self.require_same():
-                # Each seed's own files are forgotten when it is claimed, but its biLM is where all seeds find it.
+            if self.require_same() and len(self.seeds) > 1:
+                # Each seed's own files are forgotten when it is its turn, but its biLM is where all seeds find it.
                 shutil.rmtree(self.run / BILM, ignore_errors=True)
             yield
 
@@ -200,10 +199,9 @@ class Claim:
         folder.mkdir(exist_ok=True)
         # A second process may train one of the seeds by itself. It locks only that seed's folder, so lock it here too.
         with alone_in(folder) if folder != self.run else nullcontext():
-            _require_run_of_task(folder)
-            config = replace(self.config, bilm=SHARED_BILM) if self._shares_bilm() else self.config
             if self._is_left_by_another(seed):
                 _FILES.forget(folder)
+            config = replace(self.config, bilm=SHARED_BILM) if self._shares_bilm() else self.config
             remove_partial(folder)
             # The configuration is written first: after a kill between the two files, this is still known to be a run.
             write_all(
@@ -254,9 +252,9 @@ class Claim:
         Raises:
             ElmoError: If the folder holds another run that did, or something else.
         """
-        return _FILES.is_left_by_another(
-            self.folder_of(seed), lambda: self._require_same_seed(seed, is_tuned_later=is_tuned_later)
-        )
+        folder = self.folder_of(seed)
+        _require_run_of_task(folder)
+        return _FILES.is_left_by_another(folder, lambda: self._require_same_seed(seed, is_tuned_later=is_tuned_later))
 
     def _require_same_seed(self, seed: int, *, is_tuned_later: bool) -> None:
         """Raise ElmoError if the run in the folder of a seed is of another task, recipe, data or biLM."""

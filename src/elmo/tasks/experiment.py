@@ -208,7 +208,7 @@ class Experiment:
                 ELMo, or with ELMo as it is now, is then another.
 
         Raises:
-            ElmoError: If the folder holds a run of other settings, text or biLM.
+            ElmoError: If the folder holds a run of other settings, text or biLM, or trained seeds that this run lacks.
         """
         self._claim().require_same(is_tuned_later=is_tuned_later)
 
