@@ -109,18 +109,20 @@ class PretrainingFolder:
         Raises:
             ElmoError: If the folder belongs to another run or is not a run folder, or if another process trains there.
         """
-
-        def require_same() -> None:
-            self.start = self._require_same(start)
-
-        self.start = start
+        self.start, is_left_by_another = start, False
         require_folder(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         with self._claiming():
-            is_left = _FILES.is_left_by_another(self.path, require_same)
+            if _FILES.is_run_folder(self.path):
+                try:
+                    self.start = self._require_same(start)
+                except ElmoError:
+                    if not _FILES.may_be_forgotten(self.path):
+                        raise
+                    is_left_by_another = True
             # The lock refuses the folder while another process trains there, which none does without a recipe.
             with alone_in(self.path) if (self.path / RECIPE).exists() else nullcontext():
-                if is_left:
+                if is_left_by_another:
                     _FILES.forget(self.path)
                 self._mark()
         return self.start

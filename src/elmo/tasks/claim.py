@@ -81,16 +81,10 @@ def require_usable(run: Path, num_seeds: int) -> None:
     if num_seeds == 1:
         if started:
             raise ElmoError(f"{run}: holds a run of several seeds; choose another run folder, or more than one seed")
-        _require_run_of_task(run)
+        if _FILES.is_run_folder(run):
+            read_config(run)
     elif not _may_hold_seeds(run, started):
         raise ElmoError(f"{run}: is neither empty nor a run of several seeds; choose another one")
-
-
-def _require_run_of_task(folder: Path) -> None:
-    """Refuse a folder that holds something other than a run of a task. It may be empty, or not exist yet."""
-    if (folder / CONFIG).exists():
-        read_config(folder)
-    _FILES.is_left_by_another(folder, lambda: None)
 
 
 def _may_hold_seeds(run: Path, started: Sequence[int]) -> bool:
@@ -250,29 +244,32 @@ class Claim:
         """Return whether the folder of a seed is that of another run, which trained nothing.
 
         Raises:
-            ElmoError: If the folder holds another run that did, or something else.
+            ElmoError: If the folder holds a run of another task, recipe, data or biLM that did, or something else.
         """
-        folder = self.folder_of(seed)
-        _require_run_of_task(folder)
-        return _FILES.is_left_by_another(folder, lambda: self._require_same_seed(seed, is_tuned_later=is_tuned_later))
-
-    def _require_same_seed(self, seed: int, *, is_tuned_later: bool) -> None:
-        """Raise ElmoError if the run in the folder of a seed is of another task, recipe, data or biLM."""
         folder, recipe, now = self.folder_of(seed), self.recipe_of(seed), self.config
-        before, values = read_config(folder)
-        if is_tuned_later:
-            is_known = before.fingerprint not in (None, now.fingerprint)
-            now = replace(now, fingerprint=before.fingerprint if is_known else "")
-        known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
-        if (difference := _difference(before, now) or changed_key(known, recipe, _CHANGEABLE)) is not None:
-            raise ElmoError(f"{folder}: was started with {difference}; choose another run folder")
-        if (folder / RESULTS).exists() and (difference := changed_key(known, recipe, ())) is not None:
-            raise ElmoError(f"{folder}: was finished with other settings ({difference}); choose another run folder")
-        kept = {name: list(words) for name, words in self.vocabularies.items()}
-        if (folder / VOCABULARIES).exists() and read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES) != kept:
-            raise ElmoError(
-                f"{folder}: was started with other words than the recipe's files hold now; choose another run folder"
-            )
+        if not _FILES.is_run_folder(folder):
+            return False
+        before, values = read_config(folder)  # what can't be read is refused, even if nothing was trained
+        if is_tuned_later:  # it may then be any biLM but this one
+            is_tuned = before.fingerprint not in (None, now.fingerprint)
+            now = replace(now, fingerprint=before.fingerprint if is_tuned else "")
+        words = {name: list(each) for name, each in self.vocabularies.items()}
+        try:
+            known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
+            if (difference := _difference(before, now) or changed_key(known, recipe, _CHANGEABLE)) is not None:
+                raise ElmoError(f"{folder}: was started with {difference}; choose another run folder")
+            if (folder / RESULTS).exists() and (difference := changed_key(known, recipe, ())) is not None:
+                raise ElmoError(f"{folder}: was finished with other settings ({difference}); choose another run folder")
+            if (folder / VOCABULARIES).exists() and read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES) != words:
+                raise ElmoError(
+                    f"{folder}: was started with other words than the recipe's files hold now; choose another run "
+                    "folder"
+                )
+        except ElmoError:
+            if _FILES.may_be_forgotten(folder):
+                return True
+            raise
+        return False
 
 
 def _difference(before: RunConfig, now: RunConfig) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,32 +38,23 @@ class AttemptFiles:
     others: Collection[str] = ()
     forgotten: tuple[str, ...] = ()
 
-    def is_left_by_another(self, folder: Path, require_same: Callable[[], object]) -> bool:
-        """Check that a run may use a folder: an empty one, its own, or that of an attempt that trained nothing.
-
-        Args:
-            folder: The run folder, which need not exist.
-            require_same: Raises ElmoError if the folder belongs to another run; called if it is a run folder.
-
-        Returns:
-            Whether the folder is that of another run that trained nothing. It must then be forgotten first.
+    def is_run_folder(self, folder: Path) -> bool:
+        """Return whether a folder is a run folder, or else one that any run may begin in: it is empty or not there.
 
         Raises:
-            ElmoError: If the folder belongs to another run, or holds something else.
+            ElmoError: If the folder holds something else.
         """
-        names = {path.name for path in folder.iterdir() if path.name[0] != "."} if folder.exists() else set[str]()
-        if self.marks[0] not in names:
-            if names - {*self.unmarked}:
-                raise ElmoError(f"{folder}: is neither empty nor {self.kind}; choose another one")
-            return False
-        try:
-            require_same()
-        except ElmoError:
-            # Without all marks it could be a folder of the user's that happens to hold a file of that name.
-            if not {*self.marks} <= names <= {*self.marks, *self.unmarked, *self.others, METRICS, BOARD}:
-                raise
-            return True
-        return False
+        names = _names(folder)
+        if self.marks[0] not in names and names - {*self.unmarked}:
+            raise ElmoError(f"{folder}: is neither empty nor {self.kind}; choose another one")
+        return self.marks[0] in names
+
+    def may_be_forgotten(self, folder: Path) -> bool:
+        """Return whether a run folder has nothing but what an attempt leaves that trained nothing.
+
+        Without all marks it could be a folder of the user's that happens to hold a file of that name.
+        """
+        return {*self.marks} <= _names(folder) <= {*self.marks, *self.unmarked, *self.others, METRICS, BOARD}
 
     def forget(self, folder: Path) -> None:
         """Remove what an attempt left that trained nothing. The caller holds the folder's lock."""
@@ -75,6 +66,11 @@ class AttemptFiles:
                 shutil.rmtree(folder / name, ignore_errors=True)
             else:
                 (folder / name).unlink(missing_ok=True)
+
+
+def _names(folder: Path) -> set[str]:
+    """Return the names of what is in a folder, if it exists, except hidden files."""
+    return {path.name for path in folder.iterdir() if path.name[0] != "."} if folder.exists() else set[str]()
 
 
 def checksum_of_examples(examples: Iterable[object]) -> str:
