@@ -1,4 +1,4 @@
-"""Checks that vectors are the same except for rounding, that a loss is random, and that a function was called."""
+"""Checks that vectors are the same up to rounding, how losses and gradients are made, and that functions are called."""
 
 from __future__ import annotations
 
@@ -28,6 +28,25 @@ def loss_depends_on_seed(model: Any, examples: Sequence[Any]) -> bool:
         losses.append(model.train().loss(examples).item())
     assert losses[0] == losses[1]
     return losses[0] != losses[2]
+
+
+def adds_by_index(loss: torch.Tensor) -> bool:
+    """Return whether the backward pass of a loss adds up gradients of indexing, as it does where an index repeats.
+
+    On several threads it adds them in any order, but whether that shows depends on which of them run at the same time.
+    """
+    found, left = {loss.grad_fn}, [loss.grad_fn]
+    while left:
+        node: Any = left.pop()
+        if node.name() == "IndexBackward0":
+            indices = [index for index in node._saved_indices if index is not None and index.dtype != torch.bool]
+            places = torch.stack(torch.broadcast_tensors(*indices)).flatten(1) if indices else torch.zeros(1, 0)
+            if places.unique(dim=1).shape[1] < places.shape[1]:
+                return True
+        new = {following for following, _ in node.next_functions if following is not None} - found
+        found |= new
+        left += new
+    return False
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[str]:

@@ -165,6 +165,7 @@ PRIVATE_EXCEPTIONS = {
     "_asdict": "a method of named tuples",
     "_native": "the name of our package of C++ kernels",
     "_repr_html_": "what notebooks call to show an object",
+    "_saved_indices": "torch's name: what the backward pass of indexing keeps",
     "_ElmoBiLm": "AllenNLP's name, which its users' programs have: a class",
     "_ElmoCharacterEncoder": "AllenNLP's name: a class",
     "_elmo": "AllenNLP's name: the Elmo of an ElmoTokenEmbedder",

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from commands import run
-from comparing import loss_depends_on_seed
+from comparing import adds_by_index, loss_depends_on_seed
 from elmo import tasks
 from elmo.errors import ElmoError
 from elmo.formats import Model
@@ -97,6 +97,14 @@ def test_loss_and_predictions_do_not_depend_on_other_predicates(settings: dict[s
     predicted = model.predict(examples[:6])
     assert predicted == [model.predict([example])[0] for example in examples[:6]]
     assert [frame for each in predicted for frame in each] == [model.predict([example])[0][0] for example in frames]
+
+
+def test_gradients_are_added_in_one_order(bilm: Model) -> None:
+    """All rows of a sentence share its vectors. If their gradients were added in any order, a training on several
+    threads that was stopped would not continue to the bit."""
+    examples = make_examples()
+    model = make_model(make_recipe(elmo__at="both", elmo__vectors="live"), examples, bilm)
+    assert not adds_by_index(model.loss(examples))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

@@ -155,14 +155,16 @@ class SrlModel(TaskModel[SrlExample, Frames]):
 
         Vectors that do not depend on the predicate are computed once for each sentence.
         """
-        places = {tokens: place for place, tokens in enumerate(dict.fromkeys(tokens for tokens, _ in pairs))}
-        sentences, rows = list(places), [places[tokens] for tokens, _ in pairs]
+        numbers = {tokens: number for number, tokens in enumerate(dict.fromkeys(tokens for tokens, _ in pairs))}
+        sentences, rows = list(numbers), torch.tensor([numbers[tokens] for tokens, _ in pairs], device="cpu")
         lengths, elmo = lengths_of(sentences)[rows], self.elmo(sentences)
         mask = padding_mask(lengths, self.device)
         vectors = torch.cat([self.words(sentences), elmo.input], dim=2) if self.words else elmo.input
         indicator = F.embedding(self._is_predicate(pairs, mask).long(), self.predicate)
-        outputs = self.rnn(torch.cat([vectors[rows], indicator], dim=2), lengths)
-        return self.emit(torch.cat([outputs, elmo.output[rows]], dim=2)), mask
+        # Not by indexing, whose backward pass adds in any order: a resumed run would not be bit-equal.
+        rows = rows.to(self.device)
+        outputs = self.rnn(torch.cat([vectors.index_select(0, rows), indicator], dim=2), lengths)
+        return self.emit(torch.cat([outputs, elmo.output.index_select(0, rows)], dim=2)), mask
 
     def _is_predicate(self, pairs: Sequence[Pair], mask: Tensor) -> Tensor:
         """Return a bool tensor (B, T), true at each row's predicate. `mask` has the same shape."""
