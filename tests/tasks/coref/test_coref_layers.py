@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from comparing import adds_by_index
 from elmo.tasks.coref.layers import (
     AntecedentScorer,
     CoupledBiLSTM,
@@ -100,6 +101,15 @@ def test_scores_of_spans_are_those_of_their_concatenated_vectors() -> None:
         vector = torch.cat([context[start], context[end - 1], scorer.widths.weight[end - start - 1], head])
         torch.testing.assert_close(vectors[place], vector, atol=1e-5, rtol=1e-5)
         assert float(scores[place]) == pytest.approx(concatenated(scorer.first, scorer.rest, vector), abs=1e-5)
+
+
+def test_gradients_of_words_are_added_in_one_order() -> None:
+    """Each word is in several spans. If their gradients were added in any order, a training on several threads that was
+    stopped would not continue to the bit."""
+    scorer = MentionScorer(5, 6, max_width=3, features=2, hidden=[7], dropout=0.0)
+    words, context = torch.randn(9, 5, requires_grad=True), torch.randn(9, 6, requires_grad=True)
+    spans = scorer.split(context, *torch.from_numpy(enumerate_spans([4, 5], 3)).unbind(1))
+    assert not adds_by_index(scorer(words, context, spans).sum() + scorer.vectors(words, context, spans).sum())
 
 
 @pytest.mark.parametrize(("number", "max_antecedents"), [(1, 3), (7, 3), (40, 250), (75, 20)])

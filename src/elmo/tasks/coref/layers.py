@@ -3,6 +3,9 @@
 The first layer of both scorers reads a concatenation. It is applied to each part separately, to words or to spans,
 whichever are fewer, before the parts are added. So memory grows with the numbers of spans and pairs, but not with the
 width of their vectors.
+
+A word is in many spans, and is looked up for each by `F.embedding`. The backward pass of indexing would add in any
+order, so a resumed run would not be bit-equal.
 """
 
 from __future__ import annotations
@@ -153,20 +156,21 @@ class MentionScorer(nn.Module):
         words = starts.unsqueeze(1) + steps
         is_inside = words < ends.unsqueeze(1)
         words = words.clamp(max=len(context) - 1)  # places after the last word of the text get a weight of 0 below
-        scores = self.head(context).squeeze(1)[words]
+        scores = F.embedding(words, self.head(context)).squeeze(2)
         weights = scores.masked_fill(~is_inside, -torch.inf).softmax(dim=1)
         return SpanParts(starts, ends - 1, self.dropout(self.widths(ends - starts - 1)), words, weights)
 
     def forward(self, words: Tensor, context: Tensor, spans: SpanParts) -> Tensor:
         """Return the scores (N,) of spans as mentions, given `words` (V, D) and the same in `context` (V, C)."""
         first, last, width, head = self.first.weight.split(self.parts, dim=1)
-        hidden = (context @ first.t())[spans.first] + (context @ last.t())[spans.last]
+        hidden = F.embedding(spans.first, context @ first.t()) + F.embedding(spans.last, context @ last.t())
         hidden = hidden + F.linear(spans.widths, width, self.first.bias) + _heads(words @ head.t(), spans)
         return self.rest(hidden).squeeze(1)
 
     def vectors(self, words: Tensor, context: Tensor, spans: SpanParts) -> Tensor:
         """Return the vectors of spans (N, `width`)."""
-        return torch.cat([context[spans.first], context[spans.last], spans.widths, _heads(words, spans)], dim=1)
+        ends = [F.embedding(places, context) for places in (spans.first, spans.last)]
+        return torch.cat([*ends, spans.widths, _heads(words, spans)], dim=1)
 
 
 class Antecedents(NamedTuple):
