@@ -89,11 +89,9 @@ class Softmax(nn.Module):
         bias = self.bias[words] - log_expected_count(words, len(self.bias), negatives.num_tries).to(hidden.dtype)
         # `embedding` and `index_select` instead of indexing: on a CPU the backward pass of indexing adds in any order,
         # so that a resumed run would not be bit-equal.
-        (target_weight, negative_weight), (target_bias, negative_bias) = (
-            [F.embedding(rows, weight) for rows in where.split([len(targets), len(negatives.ids)])],
-            [bias.index_select(0, rows) for rows in where.split([len(targets), len(negatives.ids)])],
-        )
-        target_scores = _target_scores(hidden, target_weight, target_bias)
+        own, drawn = where.split([len(targets), len(negatives.ids)])
+        target_scores = _target_scores(hidden, F.embedding(own, weight), bias.index_select(0, own))
+        negative_weight, negative_bias = F.embedding(drawn, weight), bias.index_select(0, drawn)
         return cross_entropy(hidden, target_scores, negative_weight, negative_bias, targets, negatives.ids)
 
     def log_prob(self, hidden: Tensor) -> Tensor:
