@@ -78,8 +78,7 @@ class BiLM(nn.Module):
 
     def initial_state(self, batch_size: int) -> BiLMState:
         """Return a state of zeros for `batch_size` rows."""
-        lstm, weight = self.config.lstm, self.forward_lstm.layers[0].bias
-        assert isinstance(weight, Tensor)
+        lstm, weight = self.config.lstm, next(self.forward_lstm.parameters())  # which has the device and the type
         return tuple(
             LSTMState(
                 weight.new_zeros(lstm.n_layers, batch_size, lstm.projection_dim),
