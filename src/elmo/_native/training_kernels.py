@@ -320,7 +320,7 @@ def softmax(
     target_scores: Array,
     own: NDArray[np.int64],
     losses: Array,
-    target_shares: Array,
+    target_probs: Array,
     d_bias: Array,
 ) -> None:
     """Compute the softmax of training (see `elmo.nn.cross_entropy`), with one thread per row of `d_bias`.
@@ -331,7 +331,7 @@ def softmax(
         target_scores: The score of each row's target, (N,).
         own: The column of each row that is its own target and is left out, or -1, (N,).
         losses: Where to write each row's loss, (N,).
-        target_shares: Where to write the probability of each row's target, (N,).
+        target_probs: Where to write the probability of each row's target, (N,).
         d_bias: Where to add the probabilities of each word, (threads, K). Only the sum of the rows is meaningful.
 
     Raises:
@@ -343,13 +343,13 @@ def softmax(
     check_array("target_scores", target_scores, (rows,))
     check_array("own", own, (rows,), dtype=np.int64)
     check_array("losses", losses, (rows,), written=True)
-    check_array("target_shares", target_shares, (rows,), written=True)
+    check_array("target_probs", target_probs, (rows,), written=True)
     check_array("d_bias", d_bias, (threads_of("d_bias", d_bias), columns), written=True)
     # An index beyond the row would be written to.
     if rows and not -1 <= own.min() <= own.max() < columns:
         raise ValueError(f"own holds {own.min()} to {own.max()}, but there are {columns} columns")
     bf16 = _is_bf16(products)
-    arrays = products, bias, target_scores, own, losses, target_shares, d_bias
+    arrays = products, bias, target_scores, own, losses, target_probs, d_bias
     if rows:
         extension().run_softmax(*arrays, rows, columns, bf16, len(d_bias), _level())
 

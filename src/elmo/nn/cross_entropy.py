@@ -66,9 +66,7 @@ class _CrossEntropy(torch.autograd.Function):
         words: Tensor,
     ) -> Tensor:
         """Compute the sum of what `cross_entropy` averages, and the gradients."""
-        # `shares` are the probabilities of the targets. The derivative of the loss by a score is its probability, less
-        # 1 if it is the target's.
-        losses, shares = torch.empty_like(target_scores), torch.empty_like(target_scores)
+        losses, target_probs = torch.empty_like(target_scores), torch.empty_like(target_scores)
         d_hidden, d_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         own = _own_columns(targets, words)
         rounded = weight.to(product_dtype(hidden))
@@ -82,11 +80,13 @@ class _CrossEntropy(torch.autograd.Function):
             rows = slice(start, start + size)
             h = hidden[rows].to(rounded.dtype)
             scores = torch.mm(h, rounded.t(), out=room[: len(h)])
-            _to_probabilities(scores, bias, target_scores[rows], own[rows], losses[rows], shares[rows], d_bias)
-            if any(ctx.needs_input_grad):  # the gradient of a word's score is its probability
+            _to_probabilities(scores, bias, target_scores[rows], own[rows], losses[rows], target_probs[rows], d_bias)
+            # The derivative of the loss by a word's score is the word's probability.
+            if any(ctx.needs_input_grad):
                 d_hidden[rows] = scores @ rounded
                 add_product(d_weight, scores.t(), h)
-        ctx.save_for_backward(d_hidden, shares - 1, d_weight, d_bias.sum(dim=0))
+        # That by the target's own score is less by 1, since the loss also has its negative.
+        ctx.save_for_backward(d_hidden, target_probs - 1, d_weight, d_bias.sum(dim=0))
         return losses.sum()
 
     @staticmethod
@@ -99,7 +99,13 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _to_probabilities(
-    scores: Tensor, bias: Tensor, target_scores: Tensor, own: Tensor, losses: Tensor, shares: Tensor, d_bias: Tensor
+    scores: Tensor,
+    bias: Tensor,
+    target_scores: Tensor,
+    own: Tensor,
+    losses: Tensor,
+    target_probs: Tensor,
+    d_bias: Tensor,
 ) -> None:
     """Turn scores into probabilities, in place.
 
@@ -109,7 +115,7 @@ def _to_probabilities(
         target_scores: The score of each row's target, (N,).
         own: The column of each row that is its own target, which is left out, or -1, (N,).
         losses: Where to write each row's loss, (N,).
-        shares: Where to write the probability of each row's target, (N,).
+        target_probs: Where to write the probability of each row's target, (N,).
         d_bias: Where to add the probabilities of each word, (threads, K). Only the sum of the rows is meaningful.
     """
     if uses_native(bias, scores.dtype):
@@ -119,7 +125,7 @@ def _to_probabilities(
             target_scores=target_scores,
             own=own,
             losses=losses,
-            target_shares=shares,
+            target_probs=target_probs,
             d_bias=d_bias,
         )
         training_kernels.softmax(**arrays)
@@ -131,10 +137,10 @@ def _to_probabilities(
     sums[rows, own[rows]] = -math.inf
     highest = torch.maximum(sums.amax(dim=1), target_scores)
     sums.sub_(highest.unsqueeze(1)).exp_()
-    share = (target_scores - highest).exp_()
-    total = sums.sum(dim=1).add_(share)
+    target = (target_scores - highest).exp_()
+    total = sums.sum(dim=1).add_(target)
     losses.copy_(total.log() + highest - target_scores)
-    shares.copy_(share / total)
+    target_probs.copy_(target / total)
     sums.div_(total.unsqueeze(1))
     d_bias[0] += sums.sum(dim=0)
     scores.copy_(sums)
