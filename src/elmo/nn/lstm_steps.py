@@ -65,7 +65,7 @@ class ProjectedLSTM(torch.autograd.Function):
         joined[:, :in_size] = inputs
         joined[: len(hidden), in_size:] = hidden
         outputs = memory.take("outputs", (N, out_size), cell)
-        cells = Cells(
+        activations = Activations(
             gates=memory.take("gates", (N, 4 * size), cell),
             cell=memory.take("cell", (N, size), cell),
             mixed=outputs if weight_hr is None else memory.take("mixed", (N, size), cell, dtype),
@@ -74,12 +74,12 @@ class ProjectedLSTM(torch.autograd.Function):
         # The kernels read bfloat16 by words of two numbers.
         is_even = dtype == torch.float32 or not any(width % 2 for width in (size, out_size, in_size + out_size))
         native = is_even and uses_native(weight, dtype)
-        layer = _Steps(weight, weight_hr, batch_sizes, cell_clip, proj_clip, native)
-        layer.forward(bias, cell, joined, cells, outputs)
-        ctx.save_for_backward(layer.weight, weight_hr, cell, joined, outputs, *cells)
+        settings = batch_sizes, cell_clip, proj_clip, native
+        _Steps(weight, weight_hr, *settings).forward(bias, cell, joined, activations, outputs)
+        ctx.save_for_backward(weight, weight_hr, cell, joined, outputs, *activations)
         ctx.set_materialize_grads(False)  # None instead of zeros for an output that nothing uses, mostly the cells
-        ctx.layer = layer[2:]
-        return outputs, cells.cell
+        ctx.settings = settings
+        return outputs, activations.cell
 
     @staticmethod
     @once_differentiable
@@ -88,29 +88,29 @@ class ProjectedLSTM(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         """Return the gradients of all tensor arguments of `forward`."""
         weight, weight_hr, cell, joined, outputs, *saved = ctx.saved_tensors
-        layer, cells = _Steps(weight, weight_hr, *ctx.layer), Cells(*saved)
+        steps, activations = _Steps(weight, weight_hr, *ctx.settings), Activations(*saved)
         (d_outputs, d_cells), memory = grad_outputs, ctx.memory or LayerMemory()
         d_outputs = torch.zeros_like(outputs) if d_outputs is None else d_outputs.contiguous()
         # The gradients of all steps are kept, for the products after the last one.
-        d_gates = memory.take("d_gates", cells.gates.shape, cell, joined.dtype)
+        d_gates = memory.take("d_gates", activations.gates.shape, cell, joined.dtype)
         d_out = memory.take("d_out", outputs.shape, cell, joined.dtype)
         d_joined, d_cell = memory.take("d_joined", joined.shape, cell), torch.zeros_like(cell)
-        layer.backward(cell, cells, outputs, d_outputs, d_cells, d_gates, d_out, d_joined, d_cell)
+        steps.backward(cell, activations, outputs, d_outputs, d_cells, d_gates, d_out, d_joined, d_cell)
         in_size, dtype = joined.shape[1] - outputs.shape[1], outputs.dtype
         wants_inputs, wants_ih, wants_hh, wants_hr, wants_bias, *_ = ctx.needs_input_grad
         d_ih, d_hh = None, None
         if wants_ih or wants_hh:
-            d_weight = layer.in_weight_order(d_gates.t() @ joined).to(dtype)
+            d_weight = steps.in_weight_order(d_gates.t() @ joined).to(dtype)
             d_ih, d_hh = d_weight.split([in_size, outputs.shape[1]], dim=1)
         d_bias = None
         if wants_bias:
             # A product with ones, since summing bfloat16 to float32 would first copy all of it as float32.
-            d_bias = layer.in_weight_order((d_gates.new_ones(1, len(d_gates)) @ d_gates).squeeze(0)).to(dtype)
+            d_bias = steps.in_weight_order((d_gates.new_ones(1, len(d_gates)) @ d_gates).squeeze(0)).to(dtype)
         return (
             d_joined[:, :in_size] if wants_inputs else None,
             d_ih,
             d_hh,
-            (d_out.t() @ cells.mixed).to(dtype) if weight_hr is not None and wants_hr else None,
+            (d_out.t() @ activations.mixed).to(dtype) if weight_hr is not None and wants_hr else None,
             d_bias,
             d_joined[: len(cell), in_size:],
             d_cell,
@@ -118,8 +118,8 @@ class ProjectedLSTM(torch.autograd.Function):
         )
 
 
-class Cells(NamedTuple):
-    """What the backward pass needs of the steps of a layer, with N tokens in all.
+class Activations(NamedTuple):
+    """What the forward pass keeps of the steps of a layer for the backward pass, with N tokens in all.
 
     Attributes:
         gates: The activations of the gates i, j, f, o, (N, 4H), in the order of whoever computed them.
@@ -131,9 +131,9 @@ class Cells(NamedTuple):
     cell: Tensor
     mixed: Tensor
 
-    def rows(self, where: slice) -> Cells:
+    def rows(self, where: slice) -> Activations:
         """Return the rows `where` as views."""
-        return Cells(self.gates[where], self.cell[where], self.mixed[where])
+        return Activations(self.gates[where], self.cell[where], self.mixed[where])
 
 
 class _Steps(NamedTuple):
@@ -155,7 +155,7 @@ class _Steps(NamedTuple):
     proj_clip: float | None
     native: bool
 
-    def forward(self, bias: Tensor, cell: Tensor, joined: Tensor, cells: Cells, outputs: Tensor) -> None:
+    def forward(self, bias: Tensor, cell: Tensor, joined: Tensor, activations: Activations, outputs: Tensor) -> None:
         """Run all steps.
 
         Args:
@@ -163,8 +163,8 @@ class _Steps(NamedTuple):
             cell: The cells before step 0, (B, H).
             joined: The input of each token and the hidden state before it, (N, I + P). The hidden states after step 0
                 are written here.
-            cells: Where to write what the backward pass needs, N rows.
-            outputs: Where to write the outputs, (N, P); the tensor `cells.mixed` without a projection.
+            activations: Where to write what the backward pass needs, N rows.
+            outputs: Where to write the outputs, (N, P); the tensor `activations.mixed` without a projection.
         """
         clips, has_projection = (self.cell_clip, self.proj_clip), self.weight_hr is not None
         if self.native:
@@ -174,9 +174,9 @@ class _Steps(NamedTuple):
                 bias=bias,
                 cell_before=cell,
                 joined=joined,
-                gates=cells.gates,
-                cell=cells.cell,
-                mixed=cells.mixed if has_projection else None,
+                gates=activations.gates,
+                cell=activations.cell,
+                mixed=activations.mixed if has_projection else None,
                 outputs=outputs,
             )
             training_kernels.lstm_forward(
@@ -188,8 +188,8 @@ class _Steps(NamedTuple):
         from_inputs = _apart(joined[:, :in_size]) @ weight_ih.t()
         steps = step_slices(self.batch_sizes)
         for number, (now, rows) in enumerate(zip(steps, self.batch_sizes, strict=True)):
-            here, out = cells.rows(now), outputs[now]
-            c_before = cells.cell[steps[number - 1]][:rows] if number else cell
+            here, out = activations.rows(now), outputs[now]
+            c_before = activations.cell[steps[number - 1]][:rows] if number else cell
             from_hidden = _apart(joined[now, in_size:]) @ weight_hh.t()
             _step(from_inputs[now], from_hidden, bias, c_before, self.cell_clip, here)
             if weight_hr is not None:
@@ -202,7 +202,7 @@ class _Steps(NamedTuple):
     def backward(
         self,
         cell: Tensor,
-        cells: Cells,
+        activations: Activations,
         outputs: Tensor,
         d_outputs: Tensor,
         d_cells: Tensor | None,
@@ -214,8 +214,8 @@ class _Steps(NamedTuple):
         """Run the backward pass of all steps. A clip passes gradients only inside its range.
 
         Args:
-            cell: As in `forward`, like `cells` and `outputs`, which hold what it wrote.
-            cells: See `cell`.
+            cell: As in `forward`, like `activations` and `outputs`, which hold what it wrote.
+            activations: See `cell`.
             outputs: See `cell`.
             d_outputs: The gradient of the outputs, (N, P).
             d_cells: The gradient of the cells, (N, H); None for zeros.
@@ -230,8 +230,8 @@ class _Steps(NamedTuple):
                 weight=self.weight,
                 weight_hr=self.weight_hr,
                 cell_before=cell,
-                gates=cells.gates,
-                cell=cells.cell,
+                gates=activations.gates,
+                cell=activations.cell,
                 outputs=outputs,
                 d_outputs=d_outputs,
                 d_cells=None if d_cells is None else d_cells.contiguous(),
@@ -251,7 +251,7 @@ class _Steps(NamedTuple):
         d_h = torch.zeros_like(outputs[: len(cell)])
         for number in reversed(range(len(steps))):
             now, rows = steps[number], self.batch_sizes[number]
-            c_before = cells.cell[steps[number - 1]][:rows] if number else cell
+            c_before = activations.cell[steps[number - 1]][:rows] if number else cell
             d_h[:rows] += d_outputs[now]
             if self.proj_clip is not None:
                 _through_clip(d_h[:rows], outputs[now], self.proj_clip)
@@ -259,7 +259,7 @@ class _Steps(NamedTuple):
             d_mixed = d_h[:rows] if weight_hr is None else d_out[now] @ weight_hr
             if d_cells is not None:
                 d_cell[:rows] += d_cells[now]
-            _step_backward(cells.rows(now), c_before, d_mixed, self.cell_clip, d_cell[:rows], d_gates[now])
+            _step_backward(activations.rows(now), c_before, d_mixed, self.cell_clip, d_cell[:rows], d_gates[now])
             d_h[:rows] = d_gates[now] @ weight_hh
             d_joined[now, in_size:] = d_h[:rows]
         d_joined[:, :in_size] = d_gates @ weight_ih
@@ -289,7 +289,7 @@ def _apart(part: Tensor) -> Tensor:
 
 
 def _step(
-    from_input: Tensor, from_hidden: Tensor, bias: Tensor, cell_before: Tensor, clip: float | None, out: Cells
+    from_input: Tensor, from_hidden: Tensor, bias: Tensor, cell_before: Tensor, clip: float | None, out: Activations
 ) -> None:
     """Compute one step from the sums of its gates, `from_input` + `from_hidden` + `bias` (B, 4H), by torch."""
     # All is written in place: the caller has one tensor for all steps, which the backward pass needs as a whole.
@@ -305,7 +305,12 @@ def _step(
 
 
 def _step_backward(
-    cells: Cells, cell_before: Tensor, d_mixed: Tensor, clip: float | None, d_cell: Tensor, d_gates: Tensor
+    activations: Activations,
+    cell_before: Tensor,
+    d_mixed: Tensor,
+    clip: float | None,
+    d_cell: Tensor,
+    d_gates: Tensor,
 ) -> None:
     """Compute the backward pass of `_step`, by torch.
 
@@ -313,24 +318,27 @@ def _step_backward(
     """
     d_mixed = d_mixed.to(d_cell.dtype)
     # torch's own derivatives of activations: each is one operation, where y * (1 - y) written out would be three.
-    i, j, f, o = cells.gates.chunk(4, dim=1)
-    squashed = cells.cell.tanh()
+    i, j, f, o = activations.gates.chunk(4, dim=1)
+    squashed = activations.cell.tanh()
     d_cell += _aten.tanh_backward(d_mixed * o, squashed)
     if clip is not None:
-        _through_clip(d_cell, cells.cell, clip)
+        _through_clip(d_cell, activations.cell, clip)
     parts = [
         _aten.sigmoid_backward(d_cell * j, i),
         _aten.tanh_backward(d_cell * i, j),
         _aten.sigmoid_backward(d_cell * cell_before, f),
         _aten.sigmoid_backward(d_mixed * squashed, o),
     ]
-    torch.cat(parts, dim=1, out=d_gates) if d_gates.dtype == d_cell.dtype else d_gates.copy_(torch.cat(parts, dim=1))
+    if d_gates.dtype == d_cell.dtype:
+        torch.cat(parts, dim=1, out=d_gates)
+    else:
+        d_gates.copy_(torch.cat(parts, dim=1))
     d_cell *= f
 
 
-def _through_clip(gradient: Tensor, clipped: Tensor, limit: float) -> Tensor:
+def _through_clip(gradient: Tensor, clipped: Tensor, limit: float) -> None:
     """Set the gradient to zero, in place, where a value was clipped to ±`limit`.
 
     Only the clipped value is known by then. Values of exactly ±`limit` count as clipped, as for torch's hardtanh.
     """
-    return _aten.hardtanh_backward(gradient, clipped, -limit, limit, grad_input=gradient)
+    _aten.hardtanh_backward(gradient, clipped, -limit, limit, grad_input=gradient)
