@@ -112,7 +112,7 @@ class _HighwayLSTM(torch.autograd.Function):
         inputs, weight_ih, weight_hh, mask, gates, cells, tanh_cells, outputs = ctx.saved_tensors
         order: ReadingOrder = ctx.order
         H = weight_hh.shape[1]
-        d_gates, d_cells = _proportions(gates, order.previous(cells), tanh_cells)
+        d_gates, d_cells = _gradient_factors(gates, order.previous(cells), tanh_cells)
         d_outputs = grad_outputs[0].clone()  # autograd's own tensor must not be changed, and each step adds to it
         f_after = d_c_after = cells[:0]
         for number in reversed(range(len(order.steps))):
@@ -142,7 +142,7 @@ class _HighwayLSTM(torch.autograd.Function):
         )
 
 
-def _proportions(gates: Tensor, c_before: Tensor, tanh_cells: Tensor) -> tuple[Tensor, Tensor]:
+def _gradient_factors(gates: Tensor, c_before: Tensor, tanh_cells: Tensor) -> tuple[Tensor, Tensor]:
     """Return the factors of the gradients of the gates (N, 6H) and of the cells (N, H)."""
     result = torch.empty_like(gates)
     j, i, f, o, t, k = gates.chunk(6, dim=1)
