@@ -109,8 +109,8 @@ def _example(context: str, question: str, tokenize: Tokenizer) -> SquadExample:
 
 
 def _read_part(part: str, tokenize: Tokenizer) -> Iterator[SquadExample]:
-    # `split` gives the parts between matches and the groups: with "#3:5" [file, "3", "5", ""], and without only [file].
-    file, start, end, *_ = [*_ARTICLES.split(part), "", ""]
+    chosen = _ARTICLES.search(part)
+    file, start, end = (part[: chosen.start()], *chosen.groups()) if chosen else (part, "", "")
     text = "\n".join(read_blocks(file))
     with placing(file):
         articles = get(parse_json(text), "data", list)
