@@ -207,18 +207,17 @@ def _score_batch(
 ) -> tuple[list[SentenceScore], BiLMState]:
     device = next(softmax.parameters()).device
     characters, tokens, lengths = predictor_inputs(model, batch, device)
-    words = [[vocabulary.id(word) for word in (BOS, *sentence, EOS)] for sentence in batch]
-    ids = pad_sequence([torch.tensor(row, device="cpu") for row in words], batch_first=True).to(device)
-    targets = ids[:, 1:], ids[:, :-1]  # forward predicts the next word, and backward the word before
+    ids = [[vocabulary.id(word) for word in (BOS, *sentence, EOS)] for sentence in batch]
+    padded = pad_sequence([torch.tensor(row, device="cpu") for row in ids], batch_first=True).to(device)
+    targets = padded[:, 1:], padded[:, :-1]  # forward predicts the next word, and backward the word before
     hidden, orders, after = model.bilm.predictors(characters, tokens, lengths, before)
     rows = [
         _rows(softmax.log_probabilities(h, target.flatten()[order]), order, lengths, target.shape[1])
         for h, target, order in zip(hidden, targets, orders, strict=False)
     ]
-    oov = [sum(vocabulary.id(word) == UNK_ID for word in sentence) for sentence in batch]
     scores = [
-        SentenceScore(sentence, predictions, num_oov)
-        for sentence, predictions, num_oov in zip(batch, zip(*rows, strict=True), oov, strict=True)
+        SentenceScore(sentence, predictions, row.count(UNK_ID))
+        for sentence, predictions, row in zip(batch, zip(*rows, strict=True), ids, strict=True)
     ]
     return scores, after
 
