@@ -191,9 +191,9 @@ def resume_pretraining(
         return progress
 
     progress = processes.on_first(read)
-    processes.share(common.values())
+    processes.broadcast(common.values())
     if progress is not None:
-        processes.share_out(saved, rows)
+        processes.scatter(saved, rows)
     return progress
 
 

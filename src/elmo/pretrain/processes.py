@@ -140,13 +140,13 @@ class Processes:
             dist.all_reduce(total)
         return total.tolist()
 
-    def share(self, tensors: Iterable[Tensor]) -> None:
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Set tensors, in place, to the values that they have in process 0."""
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor.detach(), 0)
 
-    def share_out(self, whole: Mapping[str, Tensor], parts: Mapping[str, Tensor]) -> None:
+    def scatter(self, whole: Mapping[str, Tensor], parts: Mapping[str, Tensor]) -> None:
         """Distribute the rows of process 0's tensors: the inverse of `gather`.
 
         Args:
@@ -155,13 +155,13 @@ class Processes:
         """
         for name, part in parts.items():
             dim = _row_dimension(part)
-            rows = whole[name].to(part.device) if self.is_first else _empty(part, self.size)
-            self.share([rows])
+            rows = whole[name].to(part.device) if self.is_first else part.new_empty(_whole_shape(part, self.size))
+            self.broadcast([rows])
             part.copy_(rows.narrow(dim, self.rank * part.shape[dim], part.shape[dim]))
 
     def shapes_of(self, parts: Mapping[str, Tensor]) -> dict[str, torch.Size]:
         """Return the shapes that tensors have with the rows of all processes, by name; `parts` as in `gather`."""
-        return {name: _empty(part, self.size).shape for name, part in parts.items()}
+        return {name: _whole_shape(part, self.size) for name, part in parts.items()}
 
     def gather(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return tensors with the rows of all processes.
@@ -190,10 +190,11 @@ def _row_dimension(tensor: Tensor) -> int:
     return 1 if tensor.dim() == 3 else 0
 
 
-def _empty(part: Tensor, size: int) -> Tensor:
+def _whole_shape(part: Tensor, size: int) -> torch.Size:
+    """Return the shape that a tensor has with the rows of all `size` processes, of which each has one such part."""
     shape = list(part.shape)
     shape[_row_dimension(part)] *= size
-    return part.new_empty(shape)
+    return torch.Size(shape)
 
 
 class Volume(NamedTuple):
