@@ -185,9 +185,14 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     batch_size = training.recipe.training.batch_size
     spread = "" if num_processes == 1 else f" on {num_processes} processes, batch {batch_size}"
     is_measured = progress.heldout_step == progress.step
-    again = "" if training.is_done else "; run the same command again to continue"
-    if training.is_done and training.heldout and not is_measured:
-        again = "; held-out text was not measured after the last step: run the same command again"
+    is_complete = training.is_done and (is_measured or not training.heldout)
+    end = ""
+    if not training.is_done:
+        end = "; run the same command again to continue"
+    elif not is_complete:
+        end = "; held-out text was not measured after the last step: run the same command again"
+    elif training.is_out_of_time:
+        end = f"; training.max_minutes ({training.recipe.training.max_minutes:g}) ended it"
     # An older measurement says nothing about the weights that were saved.
     score = progress.heldout_perplexity if is_measured else None
     if training.best is not None and progress.best_perplexity is not None:
@@ -204,9 +209,6 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     # There may be more steps than the end that was named later, and minutes or the patience may end a run before it.
     has_end = not training.is_done or progress.step == training.total_steps
     of_all = f" of {training.total_steps:,}" if has_end and progress.step <= training.total_steps else ""
-    end = again
-    if not again and training.is_out_of_time:
-        end = f"; training.max_minutes ({training.recipe.training.max_minutes:g}) ended it"
     print_result(
         f"{run}: {progress.step:,}{of_all} steps, {progress.seconds / 60:.1f} minutes{spread}{score_text}{end}",
         {
@@ -219,11 +221,11 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
             "best_step": progress.best_step,
             "batch_size": batch_size,
             "num_processes": num_processes,
-            "done": not again,
+            "done": is_complete,
         },
         as_json,
     )
-    if again:
+    if not is_complete:
         sys.exit(STOPPED)
 
 
