@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from elmo.errors import ElmoError
 from elmo.text import decoding, reading
 from elmo.text.decoding import read_blocks, read_lines
-from elmo.text.reading import Reading, expand, read_sentences, read_some
+from elmo.text.reading import Reading, expand, read_all, read_sentences
 
 TEXT = "Dies ist ein Satz .\n\nÄpfel\u2028und\x0bBirnen\x85 \n语言\n"
 LINES = TEXT.split("\n")[:-1]
@@ -160,7 +160,7 @@ def test_a_file_of_conllu_among_plain_text(tmp_path):
     """Held-out text is often CoNLL-U where the training text is not; its columns are no words."""
     path = tmp_path / "dev.conllu"
     path.write_text("# text = A dog\n1\tA\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tdog\tdog\tNOUN\t_\t_\t0\troot\t_\t_\n")
-    assert read_some(path, Reading("ptb", "paragraphs", lowercase=True)) == [["a", "dog"]]
+    assert read_all(path, Reading("ptb", "paragraphs", lowercase=True)) == [["a", "dog"]]
 
 
 def test_other_encodings_are_read_by_their_name(tmp_path):

@@ -105,7 +105,7 @@ def command(
     from elmo.formats import load
     from elmo.pretrain.finetuning import FineTuningStoppedError, finetune, finetuning_config
     from elmo.text.conllu import layout_by_name
-    from elmo.text.reading import expand, read_some
+    from elmo.text.reading import expand, read_all
     from elmo.training.recipes import parse_override
 
     if not new_softmax and is_given("min_count"):
@@ -126,7 +126,7 @@ def command(
         # Held-out text may be raw where the text is tokenized, or the other way round. How raw text is cut says nothing
         # about CoNLL-U.
         own: dict[str, Any] = {"tokenizer": None, "text": None} if layout_by_name(held) == "conllu" else {}
-        measured = read_some(heldout, choose_reading(loaded, held, **reading | own).reading)
+        measured = read_all(heldout, choose_reading(loaded, held, **reading | own).reading)
         if shared := {*map(os.path.realpath, held)} & {*map(os.path.realpath, paths)}:
             print_note(min(shared), "is also in the training text, so perplexity on it says little")
     try:

@@ -162,7 +162,7 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: st
     """Read held-out text as the corpus was read, but run no code that only the corpus names."""
     from elmo.text.conllu import layout_by_name, refuse_tokenizer
     from elmo.text.prepare import is_made_of
-    from elmo.text.reading import expand, read_some
+    from elmo.text.reading import expand, read_all
     from elmo.text.tokenizers import refuse_function
 
     reading, paths = replace(corpus.reading, encoding=encoding or corpus.reading.encoding), expand(path)
@@ -177,7 +177,7 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: st
     if any(is_made_of(corpus.folder, Path(each)) for each in paths):
         note = "is part of the text that the corpus was made from, so perplexity on it says little; hold out other text"
         print_note(path, note)
-    return read_some(path, replace(reading, tokenizer=tokenizer))
+    return read_all(path, replace(reading, tokenizer=tokenizer))
 
 
 def _report(run: Path, training: Pretrainer, as_json: bool) -> None:

@@ -134,7 +134,7 @@ def read_sentences(paths: Iterable[str | Path], reading: Reading = PLAIN) -> Ite
             yield from tokenize_block(block, reading)[0]
 
 
-def read_some(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
+def read_all(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
     """Read all sentences of a text into memory, except those without a token other than `<S>` and `</S>`.
 
     Args:
