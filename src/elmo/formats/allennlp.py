@@ -217,9 +217,9 @@ def _mixes(path: Path, stored: Mapping[str, TensorInFile], num_layers: int, laye
         for name in (*names, f"scalar_mix_{number}.gamma"):
             if name not in stored or stored[name].shape not in ((), (1,)):
                 raise ElmoError(f"{path}: {NOUN} '{name}' is missing or is not a single number")
-            number_read = stored[name].read()
-            require_mix(f"{path}: {NOUN} '{name}'", number_read)
-            values.append(number_read.item())
+            value = stored[name].read()
+            require_mix(f"{path}: {NOUN} '{name}'", value)
+            values.append(value.item())
         *scores, gamma = values
         yield StoredMix(scores, gamma, layer_norm=layer_norm)
 
@@ -295,16 +295,16 @@ def infer_sizes(
         The keys of `char_cnn` and of `lstm` that the shapes determine.
     """
 
-    def number(template: str) -> int:
+    def num_stored(template: str) -> int:
         return sum(1 for _ in takewhile(lambda i: template.format(i) in stored, count()))
 
-    kernels = [require_dimensions(path, stored, convolution.format(i), 3) for i in range(number(convolution))]
+    kernels = [require_dimensions(path, stored, convolution.format(i), 3) for i in range(num_stored(convolution))]
     projection = require_projection(path, stored, stack)
     return (
-        {"filters": [[width, num_filters] for num_filters, _, width in kernels], "n_highway": number(highway)},
+        {"filters": [[width, num_filters] for num_filters, _, width in kernels], "n_highway": num_stored(highway)},
         {
             "dim": projection[1],
             "projection_dim": projection[0],
-            "n_layers": number(stack + "forward_layer_{}.state_projection.weight"),
+            "n_layers": num_stored(stack + "forward_layer_{}.state_projection.weight"),
         },
     )
