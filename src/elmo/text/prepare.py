@@ -249,9 +249,9 @@ def _rank(types: MergedTypes, first: SortedTypes, settings: PreparationConfig) -
     """
     # One array of 64-bit keys is sorted and everything else is done in place, because there may be many millions of
     # types: about 20 bytes for each are needed here. A first version took 44.
-    keys = np.fromfile(types.counts, np.int64)
+    keys = np.fromfile(types.counts, np.int64)  # the counts, until they are negated
     pinned = first.map_to(np.arange(len(keys), dtype=np.int32))
-    given = keys[pinned]
+    pinned_counts = keys[pinned]
     np.negative(keys, out=keys)
     # Below every negated count, so that the pinned types come first.
     keys[pinned] = np.arange(len(pinned)) + np.iinfo(np.int64).min
@@ -268,7 +268,7 @@ def _rank(types: MergedTypes, first: SortedTypes, settings: PreparationConfig) -
             )
         size = min(size, settings.max_vocabulary or size)
     # Tokens outside of the vocabulary, and those that are spelled `<UNK>` in the text.
-    return order, size, int(given[UNK_ID] - keys[order[size:]].sum())
+    return order, size, int(pinned_counts[UNK_ID] - keys[order[size:]].sum())
 
 
 def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max_characters: int) -> None:
