@@ -185,7 +185,7 @@ def test_the_loss_is_the_sum_over_the_targets(examples: list[ColumnSentence]) ->
     expected = 0.0
     for target, head, found in zip(model.targets, model.heads, scores, strict=True):
         assert isinstance(head, LabelHead)
-        places = [head.place(*pair) for pair in zip(example.tokens, example.column(target), strict=True)]
+        places = [head.label_id(*pair) for pair in zip(example.tokens, example.column(target), strict=True)]
         expected += F.cross_entropy(found, torch.tensor(places)).item()
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
@@ -255,7 +255,7 @@ def test_parts_of_speech_in_another_column_are_noted(examples: list[ColumnSenten
 def test_lemmas_without_annotation_are_not_learned(examples: list[ColumnSentence]) -> None:
     """An underscore says that the lemma is unknown, unless the form is an underscore, too."""
     head = LemmaHead(3, [str(LemmaRule.of("dogs", "dog")), str(LemmaRule.of("_", "_"))])
-    assert [head.place(*pair) for pair in (("cats", "cat"), ("cats", "_"), ("_", "_"), ("cat", "dog"))] == [
+    assert [head.label_id(*pair) for pair in (("cats", "cat"), ("cats", "_"), ("_", "_"), ("cat", "dog"))] == [
         0,
         -100,
         1,

@@ -100,7 +100,7 @@ class ClassifyModel(TaskModel[TextExample, TextPrediction]):
     def __init__(self, recipe: ClassifyRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
         super().__init__(elmo)
         self.labels = tuple(vocabularies["labels"])
-        self._places = {label: place for place, label in enumerate(self.labels)}
+        self._label_ids = {label: id for id, label in enumerate(self.labels)}
         self.several, self.max_tokens = recipe.several, recipe.max_tokens
         self.words = WordEmbedding(vocabularies["words"], recipe.words)
         size = recipe.characters
@@ -125,7 +125,7 @@ class ClassifyModel(TaskModel[TextExample, TextPrediction]):
         scores, weights = self.scores(examples), self.get_buffer("_weights")
         gold = torch.zeros_like(scores)
         for row, example in enumerate(examples):
-            gold[row, [self._places[label] for label in example.labels]] = 1
+            gold[row, [self._label_ids[label] for label in example.labels]] = 1
         if self.several:
             return F.binary_cross_entropy_with_logits(scores, gold, torch.where(gold > 0, weights[1], weights[0]))
         # Not torch's own weighted mean, which divides by the weights of the batch: a text would then count more or less

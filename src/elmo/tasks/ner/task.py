@@ -76,7 +76,7 @@ class NerModel(TaskModel[NerExample, Spans]):
     def __init__(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
         super().__init__(elmo)
         self.scheme, self.tags = recipe.scheme, tags_for(vocabularies["types"], recipe.scheme)
-        self._places = {tag: place for place, tag in enumerate(self.tags)}
+        self._tag_ids = {tag: id for id, tag in enumerate(self.tags)}
         self.words = WordEmbedding(vocabularies["words"], recipe.words)
         size = recipe.characters
         self.characters = CharacterEmbedding(size.dim, size.filters, size.width)
@@ -91,13 +91,13 @@ class NerModel(TaskModel[NerExample, Spans]):
         emissions, mask = self._emissions(examples)
         # Examples hold spans, whatever the scheme of their file was; the tags are those of the model's own scheme.
         rows = [tags_of(example.spans, len(example.tokens), self.scheme) for example in examples]
-        gold = pad_ids([[self._places[tag] for tag in row] for row in rows], self.device)
+        gold = pad_ids([[self._tag_ids[tag] for tag in row] for row in rows], self.device)
         return -self.crf(emissions, gold, mask).mean()
 
     def predict(self, examples: Sequence[NerExample]) -> list[Spans]:
         """Return the spans of each sentence's best tags."""
         rows = self.crf.decode(*self._emissions(examples))
-        return [tuple(spans_of([self.tags[place] for place in row])) for row in rows]
+        return [tuple(spans_of([self.tags[id] for id in row])) for row in rows]
 
     def _emissions(self, examples: Sequence[NerExample]) -> tuple[Tensor, Tensor]:
         """Return the score of each tag at each token (B, T, K), and the mask (B, T)."""

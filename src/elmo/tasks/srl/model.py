@@ -108,7 +108,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         super().__init__(elmo)
         self.find_predicates = PredicateFinder(vocabularies["predicates"])
         self.tags = tags_for(vocabularies["roles"], "BIO")
-        self._places = {tag: place for place, tag in enumerate(self.tags)}
+        self._tag_ids = {tag: id for id, tag in enumerate(self.tags)}
         self.words = WordEmbedding(vocabularies["words"], recipe.words) if recipe.words else None
         # One vector for the predicate and one for all other tokens, at first about as long as word vectors are.
         self.predicate = nn.Parameter(torch.randn(2, recipe.predicate_dim) / recipe.predicate_dim**0.5)
@@ -123,7 +123,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         pairs = [(example.tokens, frame) for example in examples for frame in example.frames or ()]
         emissions, mask = self._emissions(pairs)
         rows = [tags_of(frame.spans, len(tokens), "BIO") for tokens, frame in pairs]
-        gold = pad_ids([[self._places[tag] for tag in row] for row in rows], self.device)
+        gold = pad_ids([[self._tag_ids[tag] for tag in row] for row in rows], self.device)
         # Unlike in a CRF, each token's tag has a softmax of its own: BIO is enforced in prediction alone.
         return F.cross_entropy(emissions[mask], gold[mask], reduction="sum") / len(pairs)
 
@@ -145,9 +145,9 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         emissions, mask = self._emissions(pairs)
         # B-V is impossible everywhere but at the predicate, and there every other tag is. V can still go on after the
         # predicate with I-V, as in verbs with a particle ("gave up").
-        is_verb = torch.arange(len(self.tags), device=self.device) == self._places[f"B-{VERB}"]
+        is_verb = torch.arange(len(self.tags), device=self.device) == self._tag_ids[f"B-{VERB}"]
         emissions = emissions.masked_fill(self._is_predicate(pairs, mask).unsqueeze(2) ^ is_verb, -torch.inf)
-        spans = [spans_of([self.tags[place] for place in row]) for row in self.decoder(emissions, mask)]
+        spans = [spans_of([self.tags[id] for id in row]) for row in self.decoder(emissions, mask)]
         return [frame._replace(spans=tuple(found)) for (_, frame), found in zip(pairs, spans, strict=True)]
 
     def _emissions(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:

@@ -86,28 +86,28 @@ class LabelHead(nn.Module):
     def __init__(self, in_width: int, labels: Sequence[str]) -> None:
         super().__init__()
         self.labels = labels
-        self._places = {label: place for place, label in enumerate(labels)}
+        self._label_ids = {label: id for id, label in enumerate(labels)}
         self.score = nn.Linear(in_width, len(labels))
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Return the scores (N, K) of the labels, for the vectors (N, D) of words."""
         return self.score(vectors)
 
-    def place(self, form: str, value: str) -> int:
-        """Return the number of the label of a word, or `IGNORED`."""
-        return self._places.get(value, IGNORED)
+    def label_id(self, form: str, value: str) -> int:
+        """Return the id of the label of a word, or `IGNORED`."""
+        return self._label_ids.get(value, IGNORED)
 
     def loss(self, vectors: Tensor, forms: Sequence[str], values: Sequence[str], smoothing: float) -> Tensor:
         """Return the mean cross-entropy of the words' values, a scalar."""
-        gold = torch.tensor([*map(self.place, forms, values)], device=vectors.device)
+        gold = torch.tensor([*map(self.label_id, forms, values)], device=vectors.device)
         if bool((gold == IGNORED).all()):
             return vectors[:0].sum()  # a zero with a gradient: the loss of a batch may be this one alone
         return F.cross_entropy(self(vectors), gold, label_smoothing=smoothing)
 
     def best(self, vectors: Tensor, forms: Sequence[str]) -> list[str]:
         """Return the value of each word."""
-        places: list[int] = self(vectors).argmax(dim=1).tolist()
-        return [self.labels[place] for place in places]
+        ids: list[int] = self(vectors).argmax(dim=1).tolist()
+        return [self.labels[id] for id in ids]
 
 
 class LemmaHead(LabelHead):
@@ -126,20 +126,20 @@ class LemmaHead(LabelHead):
         self._lemmas, self._bonus = frozenset(lemmas), bonus
         self._known: dict[tuple[str, str], int] = {}
 
-    def place(self, form: str, value: str) -> int:
-        """Return the number of the rule of a word."""
+    def label_id(self, form: str, value: str) -> int:
+        """Return the id of the rule of a word."""
         # To find a rule takes longer than all else here, and the same words come again in each epoch.
         if (form, value) not in self._known:
             known = form == EMPTY or value != EMPTY
-            self._known[form, value] = super().place(form, str(LemmaRule.of(form, value))) if known else IGNORED
+            self._known[form, value] = super().label_id(form, str(LemmaRule.of(form, value))) if known else IGNORED
         return self._known[form, value]
 
     def best(self, vectors: Tensor, forms: Sequence[str]) -> list[str]:
         """Return the lemma of each word, by the best rule that can be applied to it."""
         scores = self(vectors)
         lemmas: list[str] = []
-        for row, (form, place) in enumerate(zip(forms, scores.argmax(dim=1).tolist(), strict=True)):
-            lemma = self.rules[place].apply(form)
+        for row, (form, id) in enumerate(zip(forms, scores.argmax(dim=1).tolist(), strict=True)):
+            lemma = self.rules[id].apply(form)
             if lemma is None or (self._bonus > 0 and lemma not in self._lemmas):
                 lemma = self._search(form, scores[row])
             lemmas.append(lemma)
@@ -148,11 +148,11 @@ class LemmaHead(LabelHead):
     def _search(self, form: str, scores: Tensor) -> str:
         """Return the lemma of the rule with the highest score, its bonus included."""
         best, highest = form, -math.inf
-        ordered, places = scores.sort(descending=True)
-        for score, place in zip(ordered.tolist(), places.tolist(), strict=True):
+        ordered, ids = scores.sort(descending=True)
+        for score, id in zip(ordered.tolist(), ids.tolist(), strict=True):
             if score + self._bonus <= highest:
                 break  # as no other rule can be better
-            lemma = self.rules[place].apply(form)
+            lemma = self.rules[id].apply(form)
             if lemma is not None:
                 score += self._bonus * (lemma in self._lemmas)
                 if score > highest:
