@@ -15,7 +15,7 @@ from elmo.formats.stored_types import StoredTypes
 Array = NDArray[np.float32]
 
 CACHE_BYTES = 1 << 26
-"""Memory for cached words in bytes: enough for about 28,000 words with vectors of 512 numbers."""
+"""Memory for cached words in bytes: enough for about 29,000 words with vectors of 512 numbers."""
 
 LONGEST = 50
 """Maximum length of a cached word in characters. Longer words are not kept, so that memory is bounded."""
