@@ -96,7 +96,13 @@ def test_no_damage_ends_in_a_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("num_before", [0, 8])
-@pytest.mark.parametrize("line", [b"one,1\n", b"1,2,3\n", b"1\n", b",1\n", b"nan,1\n", b"\xff,1\n", b"2,\xff\n"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"one,1\n", b"1,2,3\n", b"1\n", b",1\n", b"nan,1\n", b"\xff,1\n", b"2,\xff\n"),
+        pytest.param(b"1," + b"1" * 140_000 + b"\n", id="more digits than a reader of CSV takes"),
+    ],
+)
 def test_a_damaged_line_is_named(tmp_path: Path, line: bytes, num_before: int) -> None:
     path = tmp_path / "metrics.csv"
     path.write_bytes(b"step,loss\n" + b"1,0.5\n" * num_before + line + b"2,0.5\n" * num_before)
@@ -121,3 +127,11 @@ def test_tensorboard_keeps_the_rows_before_a_resume(tmp_path: Path) -> None:
         rows.close()
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("loss")] == [1, 2, 3, 4]
+
+
+def test_rows_after_the_checkpoint_are_made_again(tmp_path: Path) -> None:
+    """An attempt that was killed may have gone on after its last checkpoint."""
+    columns = ("step", "loss")
+    write_rows(tmp_path / "metrics.csv", columns, [{"step": step, "loss": 0.5} for step in (1, 2, 3)])
+    MetricsFile(tmp_path, "step", 2, columns=columns).add({"step": 3, "loss": 0.25})
+    assert [row["loss"] for row in read_rows(tmp_path / "metrics.csv")] == [0.5, 0.5, 0.25]

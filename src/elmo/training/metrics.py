@@ -124,9 +124,10 @@ def read_rows(path: Path, key: str = "step", columns: Collection[str] = ()) -> l
                 raise ValueError(f"unknown column {unknown[0]!r}")
             return [_read_row(row, key) for row in reader]
         except (ValueError, csv.Error) as error:
+            # The number that `DictReader` has itself is that of the line before, if a line can't be split at all.
             raise ElmoError(
-                f"{path}, line {max(1, reader.line_num)}: is damaged ({error}); fix the line, or remove the file; "
-                "the run can continue without it"
+                f"{path}, line {max(1, reader.reader.line_num)}: is damaged ({error}); fix the line, or remove the "
+                "file; the run can continue without it"
             ) from None
 
 
