@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.schema import from_mapping
+from elmo.schema import from_mapping, to_mapping
 from elmo.tasks import load_task_recipe
-from elmo.training.recipes import parse_override
+from elmo.training.recipes import override, parse_override
 
 SECTION = "training: {max_epochs: 3}\n"
 
@@ -43,6 +43,11 @@ def test_a_section_keeps_the_keys_that_are_not_set() -> None:
     assert changed == load_task_recipe("ner", settings={"training.max_epochs": 5, "elmo.at": "output"})
     with pytest.raises(ElmoError, match="training: unknown key 'max_epoch'"):
         load_task_recipe("ner", settings={"training": {"max_epoch": 5}})
+
+
+def test_a_section_that_a_recipe_leaves_out_can_be_set() -> None:
+    without = load_task_recipe("srl", settings={"words": None})
+    assert to_mapping(override(without, {"words": {"dim": 5}}))["words"]["dim"] == 5
 
 
 def test_sections_may_have_the_same_keys() -> None:
