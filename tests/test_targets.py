@@ -18,6 +18,7 @@ from elmo.targets import (
     PROGRESS,
     alone_in,
     is_there,
+    naming,
     remove_leftovers,
     require_folder,
     require_new_file,
@@ -67,6 +68,17 @@ def test_a_folder_of_unfinished_work_goes_where_open_files_stay(
     assert len(times) == 2
 
 
+def test_the_lock_of_unfinished_work_is_removed_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it, another process may take the folder, and its files would be removed, too."""
+    unlink, removed = Path.unlink, list[str]()
+    monkeypatch.setattr(Path, "unlink", lambda path, **options: [removed.append(path.name), unlink(path, **options)])
+    with unfinished_folder(tmp_path / "work", tmp_path / "out"):
+        for name in "abc":
+            (tmp_path / "work" / name).touch()
+    assert sorted(removed[:-1]) == ["a", "b", "c"]
+    assert removed[-1] == LOCK
+
+
 def test_a_result_is_not_written_to_a_file_called_dash() -> None:
     with pytest.raises(ElmoError, match=r"^-: results are not written to standard output; name a file or folder$"):
         require_new_file(Path("-"))
@@ -95,6 +107,20 @@ def test_a_folder_that_may_not_be_read_is_no_missing_file(monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "stat", refuse)
     with pytest.raises(PermissionError):
         is_there("text.txt")
+
+
+def test_there_is_nothing_inside_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert is_there(tmp_path / "file")
+    assert not is_there(tmp_path / "file" / "a")
+
+
+def test_an_error_of_a_full_disk_names_the_file() -> None:
+    """The system names a file only if it could not be opened."""
+    for name, expected in ((None, "vectors.h5"), ("other.h5", "other.h5")):
+        with pytest.raises(OSError, match="No space left") as error, naming(Path("vectors.h5")):
+            raise OSError(errno.ENOSPC, "No space left on device", name)
+        assert error.value.filename == expected
 
 
 def test_a_disk_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
