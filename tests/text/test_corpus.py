@@ -184,12 +184,20 @@ def test_corpora_without_checksums_of_their_files_pass(folder):
     Corpus.open(folder).verify()
 
 
-@pytest.mark.parametrize(("count", "wrong"), [("num_tokens", 5), ("num_sentences", 3), ("num_types", 6)])
-def test_counts_are_compared_with_the_files(folder, count, wrong):
+@pytest.mark.parametrize(
+    ("part", "count", "wrong"),
+    [
+        ("counts", "num_tokens", 5),
+        ("counts", "num_sentences", 3),
+        ("counts", "num_types", 6),
+        ("settings", "max_characters", 40),
+    ],
+)
+def test_counts_are_compared_with_the_files(folder, part, count, wrong):
     """Corpora of older versions have no checksum of their description."""
     description = json.loads((folder / "corpus.json").read_text())
     description.pop("description_checksum")
-    description["counts"][count] = wrong
+    description[part][count] = wrong
     (folder / "corpus.json").write_text(json.dumps(description))
     with pytest.raises(ElmoError, match=rf"corpus\.json: says {count} {wrong}, but the files hold"):
         Corpus.open(folder)
