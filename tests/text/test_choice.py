@@ -93,6 +93,11 @@ def test_tokenized_text_stays_as_it_is_but_for_its_case() -> None:
         assert (str(choice), choice.notes) == ("", ())
 
 
+def test_lower_case_can_be_chosen_for_a_model_that_says_nothing_of_its_text() -> None:
+    choice = choose_cut(None, TOKENIZED, lowercase=True)
+    assert (choice.reading, choice.notes) == (Reading(lowercase=True), ())
+
+
 def test_proteins_and_other_text_without_spaces_are_raw() -> None:
     choice = choose_cut(TextConfig("chars"), "MKVLA\nGGH\n")
     assert choice.reading == Reading("chars")
