@@ -112,8 +112,9 @@ def test_text_in_memory_is_cut_like_the_training_text() -> None:
         for sentence in found:
             spans = zip(sentence.starts, sentence.ends, strict=True)
             assert [text[start:end].lower() for start, end in spans] == [token.lower() for token in sentence]
-    wrapped = cut_text("He\ncame. She\nleft.", TextConfig("ptb", "wrapped"))
-    assert wrapped == [["He", "came", "."], ["She", "left", "."]]
+    lines = "He\ncame. She\nleft."
+    assert cut_text(lines, TextConfig("ptb", "wrapped")) == [["He", "came", "."], ["She", "left", "."]]
+    assert cut_text(lines, TextConfig("ptb", "paragraphs")) == [["He"], ["came", "."], ["She"], ["left", "."]]
     assert cut_text(" \n", TextConfig("ptb")) == []
 
 
