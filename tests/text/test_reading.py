@@ -67,6 +67,7 @@ def test_ends_of_files(tmp_path, text, lines):
     assert list(read_lines(path)) == lines
 
 
+@pytest.mark.usefixtures("_block_size")
 def test_a_byte_order_mark_in_the_middle_is_text(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("\ufeffa\n\ufeffb".encode())
