@@ -314,6 +314,14 @@ def test_files_of_two_models_are_no_model(name: str, owner: str, tmp_path: Path)
     assert_refused(tmp_path / "one", f"{name}: belongs to another model than {owner}", "run the command")
 
 
+@pytest.mark.parametrize("scales", [{}, {"gamma": torch.tensor(1.0)}], ids=["no scales", "a single number"])
+def test_mixes_without_a_scale_for_each_are_refused(scales: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    save_two_models(tmp_path)
+    path = tmp_path / "one" / "mixes.safetensors"
+    save_file({name: tensor for name, tensor in load_file(path).items() if name != "gamma"} | scales, path)
+    assert_refused(tmp_path / "one", "mixes.safetensors: tensor 'gamma'")
+
+
 def save_two_models(folder: Path) -> None:
     """Save two models of the same shape, in the folders "one" and "other"."""
     for number, name in enumerate(("one", "other")):
@@ -445,6 +453,7 @@ def test_a_card_tells_its_figures_and_takes_sections(tmp_path: Path) -> None:
     assert "\n## Limits\n\nOld text.\n\nArchitecture: " in card
     assert without_head(card).startswith("# ELMo biLM")
     assert without_head("No head.\n---\nA rule.") == "No head.\n---\nA rule."
+    assert without_head("---\na: b\n---\nOne.\n---\nTwo.\n---\nThree.") == "One.\n---\nTwo.\n---\nThree."
 
 
 def with_all_parts() -> Model:
