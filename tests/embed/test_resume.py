@@ -405,6 +405,7 @@ def test_damaged_work_is_refused_in_one_sentence(
         {"progress": {"sizes": 7}},
         {"progress": {"sizes": {}, "x": 1}},
         {"num_sentences": -5},
+        {"num_sentences": -5, "sizes": {"sentences": -5}},
         {"num_sentences": "x"},
         {"num_sentences": 1},
         {"seconds": None},
