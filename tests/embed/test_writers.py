@@ -178,6 +178,10 @@ def test_other_files_are_no_vectors(tmp_path: Path) -> None:
         for name in ("vector", "layer_0"):
             pq.write_table(pa.table({"sentence": [0], name: values}), tmp_path / "other.parquet")
             assert find_vectors(tmp_path / "other.parquet") is None
+    vector = pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2.0]), 2)
+    for columns in ({"sentence": [0]}, {"vector": vector}):
+        pq.write_table(pa.table(columns), tmp_path / "other.parquet")
+        assert find_vectors(tmp_path / "other.parquet") is None
     (tmp_path / "bad.npz").write_text("no zip file")
     for number, header in enumerate(("{'descr': '<f4', 'shape': (3,", "{{}: 1}", "  a\n b\n")):
         array = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode()
