@@ -99,14 +99,15 @@ def test_neither_neighbours_nor_earlier_calls_nor_warmup_matter(nlpl: tuple[Path
     np.testing.assert_allclose(mean[0], model.get_elmo_vector_average(SENTENCES)[1], atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize("warmup", [True, False])
-def test_carried_state_gives_the_numbers_of_simple_elmo(nlpl: tuple[Path, Oracle], warmup: bool) -> None:
-    """simple_elmo starts each call from zeros and, with `warmup`, reads the first batch twice."""
+@pytest.mark.parametrize("options", [{}, {"warmup": True}, {"warmup": False}], ids=str)
+def test_carried_state_gives_the_numbers_of_simple_elmo(nlpl: tuple[Path, Oracle], options: dict[str, bool]) -> None:
+    """simple_elmo starts each call from zeros and, unless `warmup` is false, reads the first batch twice."""
+    warmup = options.get("warmup", True)
     model = loaded(nlpl[0], "carry", max_batch_size=2)
     batches = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:]]
     wanted = nlpl[1].carried([*batches[: int(warmup)], *batches])[int(warmup) :]
     for _ in range(2):  # a second call gives the same
-        found = model.get_elmo_vectors(SENTENCES, warmup=warmup, layers="all")
+        found = model.get_elmo_vectors(SENTENCES, layers="all", **options)
         for got, layers in zip(found, (row for batch in wanted for row in batch), strict=True):
             np.testing.assert_allclose(got[:, : layers.shape[1]], layers, atol=ROUNDING, rtol=0)
     zero = loaded(nlpl[0], max_batch_size=2).get_elmo_vectors(SENTENCES, layers="all")
