@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from elmo import formats
 from elmo.embed import Embedder, Pool, Written, writers
+from elmo.embed.append import make_safe, open_at
 from elmo.embed.hdf5 import HDF5Writer
 from elmo.embed.unfinished import TextDigest, unfinished_work
 from elmo.errors import ElmoError
@@ -196,6 +197,13 @@ def test_vectors_are_on_the_disk_before_they_count(
         if done[after] == "name progress.json":
             assert {f"flush {other}" for other in others} <= {*flushed}
     assert done.count("name progress.json") > 2
+
+
+def test_what_counts_as_safe_is_in_the_file(tmp_path: Path) -> None:
+    """A process that is killed loses what it still holds in memory."""
+    with open_at(tmp_path / "data", 0) as file:
+        file.write(b"abc")
+        assert make_safe(file) == (tmp_path / "data").stat().st_size == 3
 
 
 @pytest.mark.usefixtures("always_safe")
