@@ -56,6 +56,19 @@ def test_sections_may_have_the_same_keys() -> None:
     assert found == [{"dim": 5}, {"dim": 6}, {"dim": 7, "7": 8, 7: 9}]
 
 
+@pytest.mark.parametrize(
+    "merges",
+    [[f"[{', '.join([f'*a{number}'] * 9)}]" for number in range(9)], [f"*a{n}, k{n}: 1" for n in range(2_000)]],
+    ids=["lists", "chain"],
+)
+def test_merges_of_merges_are_not_multiplied_without_end(merges: list[str], tmp_path: Path) -> None:
+    """Nine levels of nine merges would take hours, and a long chain of mappings gigabytes."""
+    lines = ["a0: &a0 {k: 1}", *(f"a{number}: &a{number} {{<<: {part}}}" for number, part in enumerate(merges, 1))]
+    (tmp_path / "my.yaml").write_text("\n".join(lines))
+    with pytest.raises(ElmoError, match=r"my\.yaml: is not valid YAML \(it merges more keys than any recipe has\)$"):
+        load_task_recipe("ner", str(tmp_path / "my.yaml"))
+
+
 def test_a_default_that_is_made_may_be_missing_too() -> None:
     """A recipe's key may be a mapping, whose default a dataclass has to make for each object."""
     kind = make_dataclass("Kind", [("names", dict[str, int], field(default_factory=dict))])

@@ -21,6 +21,13 @@ _LARGEST = 1 << 20
 """The largest file that is read, in bytes: far more than any recipe has."""
 
 
+_MOST_MERGED = 10_000
+"""The most keys that the mappings of a file may take over from others by `<<`, far more than any recipe has. Each merge
+of merges multiplies them, so that a few lines could ask for billions."""
+
+_MERGE = "tag:yaml.org,2002:merge"
+
+
 class _KeyTwiceError(yaml.YAMLError):
     """A mapping has a key twice, for the second time in `line`, which is counted from 1."""
 
@@ -45,6 +52,26 @@ class _Loader(yaml.SafeLoader):
                     raise _KeyTwiceError(key.value, key.start_mark.line + 1)
                 known.add((key.tag, key.value))
         return node
+
+    _left = _MOST_MERGED
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge other mappings into one (`<<`), unless they are too many."""
+        for key, value in node.value:
+            for part in _merged_by(key, value):
+                self.flatten_mapping(part)  # so that its keys are all there, and count
+                self._left -= len(part.value)
+                if self._left < 0:
+                    raise yaml.YAMLError("it merges more keys than any recipe has")
+        super().flatten_mapping(node)
+
+
+def _merged_by(key: yaml.Node, value: yaml.Node) -> list[yaml.MappingNode]:
+    """Return the mappings that an entry of another one merges into it: none, unless its key is `<<`."""
+    if key.tag != _MERGE:
+        return []
+    parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+    return [part for part in parts if isinstance(part, yaml.MappingNode)]
 
 
 _Loader.add_implicit_resolver(
