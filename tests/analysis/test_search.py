@@ -635,6 +635,22 @@ def test_files_of_another_index_are_refused(model: Embedder, text: str, tmp_path
         ContextIndex(tmp_path / "index", model)
 
 
+@pytest.mark.parametrize("name", ["trained.faiss", "vectors-000000.faiss"])
+def test_vectors_in_another_file_are_not_read(name: str, model: Embedder, text: str, tmp_path: Path) -> None:
+    """A file may name any other one for them. Faiss would open it for writing, or crash at the first search."""
+    faiss: Any = importlib.import_module("faiss")
+    build_index(model, [text], tmp_path / "index")
+    path = str(tmp_path / "index" / name)
+    index = faiss.read_index(path)
+    elsewhere = faiss.OnDiskInvertedLists(index.nlist, index.code_size, str(tmp_path / "other.bin"))
+    ids, codes = np.zeros(1, np.int64), np.zeros(index.code_size, np.uint8)
+    elsewhere.add_entries(0, 1, faiss.swig_ptr(ids), faiss.swig_ptr(codes))
+    index.replace_invlists(elsewhere, False)
+    faiss.write_index(index, path)
+    with pytest.raises(ElmoError, match=f"{name}: its vectors are in another file, which is not opened"):
+        ContextIndex(tmp_path / "index", model)
+
+
 def test_word_vectors_of_another_width_are_refused(model: Embedder, text: str, tmp_path: Path) -> None:
     build_index(model, [text], tmp_path / "index")
     path = tmp_path / "index" / "words.npy"

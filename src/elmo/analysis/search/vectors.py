@@ -136,10 +136,15 @@ def _bounded_by(path: Path) -> Generator[None]:
 
 
 def _read_groups(path: Path, flags: int = 0) -> Any:
-    """Read an index whose vectors are in groups, as all of ours are."""
+    """Read an index whose vectors are in groups, as all of ours are, and in its own file."""
+    faiss = import_faiss()
     index = _read(path, flags)
-    if not isinstance(index, import_faiss().IndexIVF):
+    if not isinstance(index, faiss.IndexIVF):
         raise ElmoError(f"{path}: is not of the kind that 'elmo index' writes; {AGAIN}")
+    groups = faiss.downcast_InvertedLists(index.invlists)
+    # A file may name another one for its vectors. What is mapped of its own names none.
+    if isinstance(groups, faiss.OnDiskInvertedLists) and (groups.filename or groups.ptr is None):
+        raise ElmoError(f"{path}: its vectors are in another file, which is not opened; {AGAIN}")
     return index
 
 
@@ -152,7 +157,7 @@ class IndexPart:
     """Vectors that are added to a copy of the trained index, and kept in memory until they are written."""
 
     def __init__(self, trained: Path) -> None:
-        self._index = _read(trained)
+        self._index = _read_groups(trained)
 
     def add(self, vectors: Vectors, first: int) -> None:
         """Add vectors (N, D) of length 1, which are numbered from `first` on."""
