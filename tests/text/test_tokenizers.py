@@ -436,6 +436,22 @@ def test_a_wide_space_between_periods_is_no_panic():
     assert "".join(split_sentences("U.S.A.\u00a0.\u00a0. Сосын кетті.", "kk")).endswith("Сосын кетті.")
 
 
+@pytest.mark.skipif(importlib.util.find_spec("sentencex") is None, reason="needs the extra sentences")
+def test_many_quotes_take_no_long_time():
+    """Sentencex looks for the end of each of them in all that it is given."""
+    begin = time.process_time()
+    assert split_sentences("``" * 20_000 + "🇦", "de") == ["``" * 20_000 + "🇦"]
+    assert time.process_time() - begin < 20
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sentencex") is None, reason="needs the extra sentences")
+def test_sentences_of_a_long_paragraph_are_those_of_short_ones():
+    """Sentencex is given a part of it at a time, whose end may cut off what decides."""
+    for number in range(0, 80, 7):
+        paragraph = " ".join(["x" * number + ".", *(GERMAN * 60)])
+        assert split_sentences(paragraph, "de")[1:] == GERMAN * 60
+
+
 def test_sentences_of_english_need_no_other_rules(monkeypatch):
     """Text of no particular language, whose code is `xx`, needs no other rules either."""
     monkeypatch.setattr("elmo.text.rules.import_extra", None)

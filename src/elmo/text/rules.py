@@ -147,6 +147,10 @@ _WIDE_SPACES = re.compile(r"(?<=[A-Z.])[^\S\x1c-\x1f]+(?=\.)")
 """Spaces of any kind between a capital or a period and a period. The separators of ASCII (FS to US) are no spaces for
 sentencex."""
 
+_AT_ONCE, _AHEAD = 2_000, 200
+"""How many characters sentencex is given at once, and how many of these come after an end of a sentence that it is
+believed. For each quote it looks for the end of the quote in all of them: a megabyte of quotes would take it hours."""
+
 _OWN_LANGUAGES = ("en", "km", "bo", "xx", "und")
 """Languages that our own rules are for (sentencex does not know the marks of Khmer and Tibetan), or that are none."""
 
@@ -250,20 +254,33 @@ def _has_sentencex() -> bool:
 
 
 def _spans_by_language(paragraph: str, language: str) -> Iterator[tuple[int, int]]:
-    sentencex = import_extra("sentencex", "splitting sentences by language")
     # At "plan A\u00a0.", and in Kazakh at "A.\u00a0.", sentencex 1.0.32 cuts within the space, which is two bytes, and
     # the whole process panics.
     plain = _WIDE_SPACES.sub(lambda spaces: " " * len(spaces[0]), paragraph)
     start = 0
-    for boundary in sentencex.get_sentence_boundaries(language, plain):
-        end = boundary["end_index"]
+    for end in _ends_by_language(plain, language):
         # It takes any ordinal number for an end ("A 19. | században"), and Arabic titles of one letter ("د. | أحمد").
-        is_inside = _continues(_following(paragraph, end)) or _ends_in_uncased_letter(paragraph[start:end])
+        is_inside = _continues(_following(paragraph, end)) or _ends_in_uncased_letter(paragraph, start, end)
         if not is_inside or end == len(paragraph):
             first, last = _stripped(paragraph, start, end)
             if first < last:
                 yield first, last
             start = end
+
+
+def _ends_by_language(text: str, language: str) -> Iterator[int]:
+    """Yield the ends of the sentences that sentencex finds in a text, to which it looks part by part."""
+    sentencex = import_extra("sentencex", "splitting sentences by language")
+    start = 0
+    while start < len(text):
+        part = text[start : start + _AT_ONCE]
+        ends = [boundary["end_index"] for boundary in sentencex.get_sentence_boundaries(language, part)]
+        size = len(part)
+        if start + size < len(text):  # what follows, and decides, may be cut off
+            ends = [end for end in ends if end <= _AT_ONCE - _AHEAD]
+            size = ends[-1] if ends else _AT_ONCE - _AHEAD
+        yield from (start + end for end in ends)
+        start += size
 
 
 def _following(paragraph: str, end: int) -> str:
@@ -276,9 +293,10 @@ def _continues(following: str) -> bool:
     return following != "" and (following.islower() or following in ".!?…,;:)]}")
 
 
-def _ends_in_uncased_letter(text: str) -> bool:
-    """Return whether a text ends in the period of a single letter of a script without case, such as Arabic."""
-    found = _compiled(rf"(?<!{_WORD})({_LETTER})\.\s*\Z").search(text, max(0, len(text) - _FOLLOWING))
+def _ends_in_uncased_letter(paragraph: str, start: int, end: int) -> bool:
+    """Return whether a sentence ends in the period of a single letter of a script without case, such as Arabic."""
+    pattern = _compiled(rf"(?<!{_WORD})({_LETTER})\.\s*\Z")
+    found = pattern.search(paragraph, max(start, end - _FOLLOWING), end)
     return found is not None and unicodedata.category(found[1]) == "Lo"
 
 
