@@ -38,6 +38,7 @@ from elmo.embed.layers import Layers
 from elmo.embed.type_encoder import encode_types
 from elmo.errors import ElmoError
 from elmo.formats.allennlp import has_layer_norm
+from elmo.formats.files import map_arrays, read_arrays
 from elmo.formats.hdf5 import open_hdf5
 from elmo.formats.native import save_types, save_warm_state
 from elmo.formats.torch_file import read_state_dict
@@ -765,6 +766,17 @@ def test_a_safetensors_file_of_very_many_tensors(padding: int, tmp_path: Path) -
     path = tmp_path / "native" / "model.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     assert_refused(tmp_path / "native", "model.safetensors", "more")
+
+
+@pytest.mark.parametrize("shape", [[0, 1 << 63], [0, 1 << 40, 1 << 40], [1] * 70], ids=["long", "large", "deep"])
+def test_shapes_that_no_array_can_have(shape: list[int], tmp_path: Path) -> None:
+    """Tensors without numbers may be of any size in safetensors files."""
+    path, num_bytes = tmp_path / "x.safetensors", 4 * int(0 not in shape)
+    header = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, num_bytes]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(num_bytes))
+    for read in (read_arrays, map_arrays):
+        with pytest.raises(ElmoError, match=r"x\.safetensors: tensor 'x' has a shape that no array can have"):
+            read(path)
 
 
 def test_very_many_scalar_mixes(tmp_path: Path) -> None:

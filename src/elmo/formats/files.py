@@ -170,7 +170,7 @@ def map_arrays(path: Path) -> tuple[dict[str, AnyArray], dict[str, str]]:
     for name, facts in header.items():
         first, end = facts["data_offsets"]
         numbers = whole[start + first : start + end].view(_type_of(path, name, facts))
-        arrays[name] = numbers.reshape(cast("list[int]", facts["shape"]))
+        arrays[name] = _shaped(path, name, numbers, facts)
     metadata.pop(_CHECKSUM, None)
     return arrays, metadata
 
@@ -206,10 +206,17 @@ def _read_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str],
 
 def _read_array(path: Path, file: BinaryIO, start: int, name: str, facts: dict[str, Any]) -> AnyArray:
     """Read one tensor, whose place in the file the header gives, counted from `start`."""
-    dtype, shape = _type_of(path, name, facts), cast("list[int]", facts["shape"])
     file.seek(start + facts["data_offsets"][0])
     # Read, not mapped to memory: the file may be replaced while the arrays are in use.
-    return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
+    return _shaped(path, name, np.fromfile(file, _type_of(path, name, facts), math.prod(facts["shape"])), facts)
+
+
+def _shaped(path: Path, name: str, numbers: AnyArray, facts: dict[str, Any]) -> AnyArray:
+    """Return the numbers of a tensor in its shape, and refuse one that NumPy can't have, which is no model's."""
+    try:
+        return numbers.reshape(cast("list[int]", facts["shape"]))
+    except ValueError:  # too many dimensions, or no numbers in one that is too long
+        raise ElmoError(f"{path}: tensor '{name}' has a shape that no array can have; the file is damaged") from None
 
 
 def _type_of(path: Path, name: str, facts: dict[str, Any]) -> np.dtype[Any]:
