@@ -644,6 +644,21 @@ def test_records_of_one_name(tmp_path: Path) -> None:
     assert_refused(source, "weights.th", "two records of the same name")
 
 
+def test_a_table_that_only_torch_finds(tmp_path: Path) -> None:
+    """The end of a zip says where its table is. Python takes the one right before the end."""
+    source = write_state(tmp_path / "model", {"x": torch.ones(3)})
+    seen = (source / "weights.th").read_bytes()
+    hidden = (write_state(tmp_path / "other", {"x": torch.ones(MEMORY // 4)}) / "weights.th").read_bytes()
+    with zipfile.ZipFile(source / "weights.th") as archive:
+        assert archive.start_dir == seen.index(b"PK\1\2")
+    record = hidden.rindex(b"PK\6\6").to_bytes(8, "little")
+    place = seen.rindex(b"PK\6\7") + 8
+    (source / "weights.th").write_bytes(hidden + seen[:place] + record + seen[place + 8 :])
+    assert_refused(source, "weights.th", "its file table is not where its end says")
+    (source / "weights.th").write_bytes(hidden + seen)
+    assert_refused(source, "weights.th", "its file table is not where its end says")
+
+
 @pytest.mark.parametrize("name", ["model.zip", "weights.th"])
 def test_a_zip_table_without_end(name: str, tmp_path: Path) -> None:
     """Python makes an object of each of its entries before one of them can be looked at."""

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20
 """How many bytes are read at a time."""
 
+_END, _LOCATOR, _LARGE_END = (b"PK\5\6", 22), (b"PK\6\7", 20), (b"PK\6\6", 56)
+"""The records at the end of a zip, their first bytes and their sizes: the last one; one before it, if there is one of
+the third kind, which says where that is; and the third kind, which takes the place of the last one in large files."""
+
 _ZIP = b"PK\x03\x04"
 _OLD_PICKLES = 5
 """How many pickles begin a file from before torch 1.6: three about the file, the tensors, the keys of their data."""
@@ -142,6 +146,8 @@ def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> tuple[BinaryIO
         The pickle, and the number of bytes of all records.
     """
     with open_zip(path, file) as archive:
+        if _place_of_table(file) != archive.start_dir:
+            raise ElmoError(f"{path}: a damaged torch file (its file table is not where its end says); get it again")
         entries = archive.infolist()
         # torch stores its records uncompressed, but reads compressed ones too.
         unpacked = sum(entry.file_size for entry in entries)
@@ -159,6 +165,22 @@ def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> tuple[BinaryIO
             raise ElmoError(f"{path}: has no list of tensors such as torch writes")
         with archive.open(found[0]) as record:  # `archive.read` would unpack more than the size that the file claims
             return io.BytesIO(b"".join(iter(lambda: record.read(_BLOCK), b""))), unpacked
+
+
+def _place_of_table(file: BinaryIO) -> int | None:
+    """Return where the end of a zip says that its file table begins, which is where torch looks; None if it doesn't.
+
+    `zipfile` takes the table right before the end instead, so that a forged file could show it another one than torch.
+    """
+    file.seek(-_END[1] - _LOCATOR[1], io.SEEK_END)
+    locator, end = file.read(_LOCATOR[1]), file.read(_END[1])
+    if not end.startswith(_END[0]):  # a comment, which torch does not write
+        return None
+    if not locator.startswith(_LOCATOR[0]):
+        return int.from_bytes(end[16:20], "little")
+    file.seek(int.from_bytes(locator[8:16], "little"))
+    record = file.read(_LARGE_END[1])
+    return int.from_bytes(record[48:56], "little") if record.startswith(_LARGE_END[0]) else None
 
 
 def _check_pickles(path: Path, data: BinaryIO | mmap.mmap, num_pickles: int) -> None:
