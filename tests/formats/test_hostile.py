@@ -659,6 +659,14 @@ def test_a_table_that_only_torch_finds(tmp_path: Path) -> None:
     assert_refused(source, "weights.th", "its file table is not where its end says")
 
 
+def test_a_tar_that_begins_like_pickles(tmp_path: Path) -> None:
+    """The oldest files of torch were tars, which it unpacks without looking at them."""
+    source = write_state(tmp_path / "model", {"x": torch.ones(3)})
+    with tarfile.open(source / "weights.th", "w") as archive:
+        archive.addfile(tarfile.TarInfo("N.N.N.N.N."))  # five pickles of None
+    assert_refused(source, "weights.th: is a tar")
+
+
 @pytest.mark.parametrize("name", ["model.zip", "weights.th"])
 def test_a_zip_table_without_end(name: str, tmp_path: Path) -> None:
     """Python makes an object of each of its entries before one of them can be looked at."""

@@ -248,12 +248,17 @@ def _require_tar(path: Path, header: bytes) -> None:
     """Refuse a single compressed file, such as weights.hdf5.gz."""
     if not header.strip(b"\0"):  # zeros end a tar, here before its first file
         return
+    if not is_tar(header):
+        raise ElmoError(f"{path}: is a compressed file, not an archive of several; unpack it first (gunzip or bunzip2)")
+
+
+def is_tar(start: bytes) -> bool:
+    """Return whether a file that begins so is a tar. The oldest ones have no mark, only a checksum."""
     try:
-        tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        tarfile.TarInfo.frombuf(start[:_HEADER], "utf-8", "surrogateescape")
     except tarfile.HeaderError:
-        raise ElmoError(
-            f"{path}: is a compressed file, not an archive of several; unpack it first (gunzip or bunzip2)"
-        ) from None
+        return False
+    return True
 
 
 def _members(path: Path, unfolded: _Bounded) -> Iterator[_Entry]:

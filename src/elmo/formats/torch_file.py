@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
-from elmo.formats.archive import open_zip
+from elmo.formats.archive import is_tar, open_zip
 from elmo.formats.files import require_file
 from elmo.formats.tensors import TensorInFile, room
 
@@ -106,6 +106,9 @@ def read_state_dict(path: Path) -> dict[str, TensorInFile]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:4] == _ZIP:  # torch distinguishes its two file formats by the same bytes
                 (pickles, num_stored), num_pickles = _check_records(path, file, num_bytes), 1
+            elif is_tar(data[:_BLOCK]):
+                # Versions before 2.6 unpack it to a folder, links included, before they look at any pickle.
+                raise ElmoError(f"{path}: is a tar, which torch wrote before version 0.1.10; save it with a later one")
             else:
                 (pickles, num_stored), num_pickles = (data, num_bytes), _OLD_PICKLES
             _check_pickles(path, pickles, num_pickles)
