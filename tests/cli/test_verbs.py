@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -130,6 +131,9 @@ def test_arguments_in_messages_become_options() -> None:
     assert as_typed("pass `tokenizer='spacy:de'` (`text='wrapped'`, `layout='conllu'`), or `start=MODEL`") == (
         "pass --tokenizer spacy:de (--text wrapped, --text conllu), or --from MODEL"
     )
+    assert as_typed("pass `tokenizer='m:f; evil'`") == "pass --tokenizer 'm:f; evil'"
+    for name in ("m:f`$(evil)`", "m:f'`$(evil)", "m:f\"'`$(evil)"):
+        assert shlex.split(as_typed(f"pass `tokenizer={name!r}`")) == ["pass", "--tokenizer", name]
     assert as_typed("`max_vocabulary`: 2 is too small") == "--max-vocabulary: 2 is too small"
     assert as_typed("`epochs`: nan is not positive") == "--epochs: nan is not positive"
     for kept in (

@@ -258,6 +258,8 @@ def test_stanza_tokens_are_parts_of_the_text(monkeypatch):
         ElmoError, match=r"tokenizer stanza:none: can't be loaded \(no model\); download it first: python"
     ):
         get_tokenizer("stanza:none")
+    with pytest.raises(ElmoError, match=r"tokenizer stanza:\$\(evil\): '\$\(evil\)' is not the code of a language"):
+        get_tokenizer("stanza:$(evil)")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("icu") is None, reason="needs PyICU")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -86,7 +88,9 @@ def examples(*lines: str) -> str:
 _OPTIONS = {"devices": "--device", "layout": "--text", "start": "--from", "with_bilm": "--no-bilm"}
 """The options that are not called as the arguments of the library that they set."""
 
-_ARGUMENT = re.compile(r"`(\w+)(?:=([^`]*))?`")
+_STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_ARGUMENT = re.compile(rf"`(\w+)(?:=(?:({_STRING})|([^`]*)))?`")
+"""An argument in backticks: its name, and its value if that is a string of Python, or if it is anything else."""
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -95,13 +99,15 @@ def as_typed(message: str) -> str:
     """Return a message of the library for people who type, with options in place of the arguments that it names.
 
     ``overwrite=True`` in backticks becomes `--overwrite`, ``tokenizer='ptb'`` becomes `--tokenizer ptb`, and
-    ``min_count`` becomes `--min-count`.
+    ``min_count`` becomes `--min-count`. Strings are quoted for the shell, since they may come from a stranger's file.
     """
 
     def option(argument: re.Match[str]) -> str:
-        name, value = argument.groups()
+        name, string, value = argument.groups()
         typed = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
-        return typed if value in (None, "True", "False", "...") else " ".join((typed, value.strip("'")))
+        if string:
+            return f"{typed} {shlex.quote(ast.literal_eval(string))}"
+        return typed if value in (None, "True", "False", "...") else f"{typed} {value}"
 
     return _ARGUMENT.sub(option, message)
 

@@ -39,6 +39,7 @@ MOST_LEFT_OUT = 10_000
 
 Without a limit, each token that the text doesn't have would cost a search to the text's end."""
 
+_CODE = re.compile(r"[\w-]+", re.ASCII)
 _SPACES = re.compile(r"\s*")
 
 
@@ -320,6 +321,8 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
 
 @cache
 def _stanza_tokenizer(language: str) -> Tokenizer:
+    if not _CODE.fullmatch(language):  # it becomes part of a command that a message tells to type
+        raise ElmoError(f"tokenizer stanza:{language}: {language!r} is not the code of a language, such as de")
     stanza = _import_tool("stanza", f"stanza:{language}", "stanza")
     options: dict[str, Any] = {"processors": "tokenize", "tokenize_no_ssplit": True, "verbose": False}
     try:
