@@ -66,6 +66,15 @@ def test_a_user_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> Non
         cached_models()
 
 
+def test_a_cache_that_cannot_be_written_to_may_be_elsewhere(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service often runs as a user whose home directory is missing or read-only."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", Mock(side_effect=PermissionError(13, "Permission denied", "/home/service")))
+        with pytest.raises(ElmoError, match=r"data\.bin-\w+: can't be made \(Permission denied\); set ELMO_CACHE"):
+            get(site)
+    assert get(site) == DATA
+
+
 def refusal(site: Site, path: str = "/data.bin") -> str:
     """Return the one sentence with which a download is refused; no file may have its final name."""
     with pytest.raises(ElmoError) as caught:

@@ -113,12 +113,13 @@ def fetch(name: str, addresses: Mapping[str, str]) -> Path:
 
     Raises:
         AbsentError: If a server does not have one of the files.
-        ElmoError: If a server can't be reached or breaks off, or if a file is not the one that it was.
+        ElmoError: If the cache can't be written to, if a server can't be reached or breaks off, or if a file is not the
+            one that it was.
     """
     folder = _folder_of(name)
     verified: set[str] = set()
     if not all((folder / file).exists() for file in addresses):
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         with _alone(folder):
             record = _read_record(folder) or {"name": name, "wanted": [], "files": {}}
             record["wanted"] = sorted({*record["wanted"], *addresses})
@@ -341,6 +342,16 @@ def _folder_of(name: str) -> Path:
     if not is_address(name):
         return cache_folder() / re.sub(r"[^\w.-]", "-", name)
     return cache_folder() / f"{file_name(name)}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+def _make(folder: Path) -> None:
+    """Make the folder of a model, or say that the cache may be elsewhere: services often have no home to write to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ElmoError(
+            f"{folder}: can't be made ({error.strerror}); set ELMO_CACHE to another one for downloaded models"
+        ) from None
 
 
 @contextmanager
