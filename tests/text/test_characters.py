@@ -99,6 +99,13 @@ def test_a_string_instead_of_a_list_of_tokens_is_refused():
         batch_to_ids([["a"], "They saw a play ."])
 
 
+def test_what_to_do_with_a_string_depends_on_what_was_given():
+    """It may be raw text, a tokenized one, or a token, if a single sentence was given in place of a list of them."""
+    advice = r"model\.tokenize\(text\) for raw text, text\.split\(\) .*, or a list around a single sentence"
+    with pytest.raises(ElmoError, match=f"did you mean {advice}"):
+        batch_to_ids(["They", "saw", "a", "play", "."])
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -80,7 +80,8 @@ def require_tokens(sentence: object, number: int) -> None:
     """
     if isinstance(sentence, str | bytes):
         raise ElmoError(
-            f"sentence {number}: expected a list of tokens, found a string; did you mean sentence.split() in a list?"
+            f"sentence {number}: expected a list of tokens, found a string; did you mean model.tokenize(text) for raw "
+            "text, text.split() for tokens with spaces between them, or a list around a single sentence?"
         )
     if not isinstance(sentence, Iterable):
         raise _expected_tokens(sentence, number)
