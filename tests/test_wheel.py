@@ -79,6 +79,17 @@ def test_the_softmax_has_a_wheel_of_its_own(wheels: Wheels) -> None:
     assert not package & softmax
 
 
+def test_each_wheel_says_what_it_is_and_who_made_it(wheels: Wheels) -> None:
+    """A package index makes its page of this."""
+    for wheel in wheels:
+        archive = ZipFile(wheel)
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        head, _, description = archive.read(name).decode("utf-8").partition("\n\n")
+        assert "\nAuthor: The elmo developers\n" in head
+        assert "\nDescription-Content-Type: text/markdown\n" in head
+        assert "elmo" in description
+
+
 @pytest.mark.skipif(not HAS_KERNELS, reason="needs an x86-64 or Arm processor and a C++ compiler")
 def test_the_wheel_holds_the_kernels(wheels: Wheels) -> None:
     """The build leaves the kernels out if they don't compile, and everything else works without them."""
