@@ -274,7 +274,10 @@ def predictor_inputs(
 def require_model(model: object) -> None:
     """Refuse what is not a model, such as the `Embedder` that `elmo.load` returns."""
     if not isinstance(model, Model):
-        advice = "; pass its as_model()" if hasattr(model, "as_model") else ""
+        if isinstance(model, str | Path):  # ParallelEmbedder takes one
+            advice = "; for a path or a name, there is elmo.load"
+        else:
+            advice = "; pass its as_model()" if hasattr(model, "as_model") else ""
         raise ElmoError(f"`model`: expected what elmo.formats.load returns, found {type(model).__name__}{advice}")
 
 
