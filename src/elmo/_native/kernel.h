@@ -150,7 +150,7 @@ struct SoftmaxCall {
     void* products;                    // (rows, K), which become probabilities
     const float *bias, *target_scores; // (K) and (rows)
     const int64_t* own;                // (rows): the column that is the row's own target and is left out, or -1
-    float *losses, *target_shares;     // (rows), written
+    float *losses, *target_probs;      // (rows), written
 };
 
 // The convolutions of one filter width over words, and the maximum of each filter over the windows of a word, to which

@@ -301,18 +301,18 @@ PyObject* run_lstm_backward(PyObject*, PyObject* args) {
 }
 
 PyObject* run_softmax(PyObject*, PyObject* args) {
-    Buffer products, bias, target_scores, own, losses, target_shares, d_bias;
+    Buffer products, bias, target_scores, own, losses, target_probs, d_bias;
     Py_ssize_t rows, columns, threads;
     int bf16;
     const char* level;
     if (!PyArg_ParseTuple(args, "w*y*y*y*w*w*w*nnpns", &products.view, &bias.view, &target_scores.view, &own.view,
-                          &losses.view, &target_shares.view, &d_bias.view, &rows, &columns, &bf16, &threads, &level))
+                          &losses.view, &target_probs.view, &d_bias.view, &rows, &columns, &bf16, &threads, &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
     const SoftmaxCall call{static_cast<size_t>(columns), bf16 != 0, products.view.buf, bias.floats(),
                            target_scores.floats(), static_cast<const int64_t*>(own.view.buf), losses.floats(),
-                           target_shares.floats()};
+                           target_probs.floats()};
     const size_t width = columns + kernels->lanes;
     std::unique_ptr<float[]> powers(new float[std::max<Py_ssize_t>(1, std::min(threads, rows)) * width]);
     for_rows(rows, threads, [&](Range range, size_t thread) {

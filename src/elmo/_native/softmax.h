@@ -63,7 +63,7 @@ void softmax_of(const SoftmaxCall& call, Range rows, float* d_bias, float* power
             write(products + k, probability, valid);
         }
         call.losses[row] = __builtin_logf(total) + (top - target);
-        call.target_shares[row] = share * factor;
+        call.target_probs[row] = share * factor;
     }
 }
 
