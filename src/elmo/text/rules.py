@@ -148,8 +148,9 @@ _WIDE_SPACES = re.compile(r"(?<=[A-Z.])[^\S\x1c-\x1f]+(?=\.)")
 sentencex."""
 
 _AT_ONCE, _AHEAD = 2_000, 200
-"""How many characters sentencex is given at once, and how many of these come after an end of a sentence that it is
-believed. For each quote it looks for the end of the quote in all of them: a megabyte of quotes would take it hours."""
+"""How many characters sentencex is given at once, and how many of them it has to see after an end of a sentence for
+that end to count. It looks for the end of each quote in all that it is given: a megabyte of quotes would take it hours.
+"""
 
 _OWN_LANGUAGES = ("en", "km", "bo", "xx", "und")
 """Languages that our own rules are for (sentencex does not know the marks of Khmer and Tibetan), or that are none."""
@@ -269,7 +270,7 @@ def _spans_by_language(paragraph: str, language: str) -> Iterator[tuple[int, int
 
 
 def _ends_by_language(text: str, language: str) -> Iterator[int]:
-    """Yield the ends of the sentences that sentencex finds in a text, to which it looks part by part."""
+    """Yield the ends of the sentences that sentencex finds in a text, which it is given part by part."""
     sentencex = import_extra("sentencex", "splitting sentences by language")
     start = 0
     while start < len(text):

@@ -20,10 +20,11 @@ T = TypeVar("T")
 _LARGEST = 1 << 20
 """The largest file that is read, in bytes: far more than any recipe has."""
 
-
 _MOST_MERGED = 10_000
-"""The most keys that the mappings of a file may take over from others by `<<`, far more than any recipe has. Each merge
-of merges multiplies them, so that a few lines could ask for billions."""
+"""The most keys that the mappings of a file may take over from others by `<<`, far more than any recipe has.
+
+Each merge of merges multiplies them, so that a few lines could ask for billions.
+"""
 
 _MERGE = "tag:yaml.org,2002:merge"
 
@@ -42,6 +43,8 @@ class _Loader(yaml.SafeLoader):
     PyYAML takes such numbers for text. Of a key that is there twice, it drops the first value without a word.
     """
 
+    _can_merge = _MOST_MERGED  # how many more keys mappings may take over
+
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Refuse a mapping with a key that is there twice."""
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
@@ -53,15 +56,13 @@ class _Loader(yaml.SafeLoader):
                 known.add((key.tag, key.value))
         return node
 
-    _left = _MOST_MERGED
-
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merge other mappings into one (`<<`), unless they are too many."""
         for key, value in node.value:
             for part in _merged_by(key, value):
                 self.flatten_mapping(part)  # so that its keys are all there, and count
-                self._left -= len(part.value)
-                if self._left < 0:
+                self._can_merge -= len(part.value)
+                if self._can_merge < 0:
                     raise yaml.YAMLError("it merges more keys than any recipe has")
         super().flatten_mapping(node)
 
