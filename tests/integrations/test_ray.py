@@ -182,8 +182,8 @@ def test_columns_that_do_not_fit_are_refused(folder: Path, options: dict, says: 
     ("options", "says"),
     [
         ({"dtype": "int8"}, "`dtype`: 'int8' is none of float32, float16"),
-        ({"num_cpus": 0}, "num_cpus: 0 is not positive"),
-        ({"concurrency": 0}, "concurrency: 0 is not positive"),
+        ({"num_cpus": 0}, "`num_cpus`: 0 is not positive"),
+        ({"concurrency": 0}, "`concurrency`: 0 is not positive"),
         ({"batch_size": -1}, "`batch_size`: -1 is not positive"),
     ],
 )

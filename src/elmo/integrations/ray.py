@@ -107,7 +107,7 @@ def embed_dataset(
     """
     require_choice("`dtype`", dtype, DTYPES)
     for name, number in (("concurrency", concurrency), ("num_cpus", num_cpus), ("batch_size", batch_size)):
-        require_count(name, number)
+        require_count(f"`{name}`", number)
     if not ray.is_initialized():
         ray.init()
     resources: Mapping[str, float] = ray.cluster_resources()
