@@ -13,6 +13,7 @@ import pickle
 import pickletools
 import re
 import struct
+import tarfile
 import warnings
 import zipfile
 from functools import partial
@@ -106,7 +107,7 @@ def read_state_dict(path: Path) -> dict[str, TensorInFile]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:4] == _ZIP:  # torch distinguishes its two file formats by the same bytes
                 (pickles, num_stored), num_pickles = _check_records(path, file, num_bytes), 1
-            elif is_tar(data[:_BLOCK]):
+            elif is_tar(data[: tarfile.BLOCKSIZE]):
                 # Versions before 2.6 unpack it to a folder, links included, before they look at any pickle.
                 raise ElmoError(f"{path}: is a tar, which torch wrote before version 0.1.10; save it with a later one")
             else:

@@ -51,7 +51,7 @@ from elmo.tasks.run_folder import (
 from elmo.tasks.task import Vocabularies, get_task
 from elmo.training.metrics import METRICS
 from elmo.training.recipes import changed_key
-from elmo.training.run_folder import AttemptFiles
+from elmo.training.run_folder import AttemptFiles, names_in
 
 _FILES = AttemptFiles(
     "a run folder of a task",
@@ -89,20 +89,15 @@ def require_usable(run: Path, num_seeds: int) -> None:
 
 def _may_hold_seeds(run: Path, started: Sequence[int]) -> bool:
     """Return whether a run folder is that of several seeds, with these in it, or has nothing of the user's."""
-    names = {path.name for path in run.glob("[!.]*")}
+    names = names_in(run)
     if not started:  # a process that was killed right at its start left the first seed's folder empty
-        return all(is_seed_folder(name) and _is_empty(run / name) for name in names)
+        return all(is_seed_folder(name) and (run / name).is_dir() and not names_in(run / name) for name in names)
     # A user may have collected runs of one seed under such names, next to files that the best seed's would replace,
     # or to a biLM, which seeds of one run share. A folder with metrics is itself the run of one seed.
     if BILM in names and not any(read_config(seed_folder(run, seed))[0].bilm == SHARED_BILM for seed in started):
         return False
     replaced = names & {CARD, CONFIG, RESULTS, VOCABULARIES, WEIGHTS}
     return not replaced or (is_run(run) and METRICS not in names)
-
-
-def _is_empty(folder: Path) -> bool:
-    """Return whether a path is a folder with nothing but hidden files in it."""
-    return folder.is_dir() and not any(folder.glob("[!.]*"))
 
 
 @dataclass(frozen=True)
@@ -171,7 +166,7 @@ class Claim:
         self.require_same()  # before the lock: whoever is to choose another folder need not wait for this one
         self.run.mkdir(parents=True, exist_ok=True)
         with alone_in(self.run):
-            if self.require_same() and len(self.seeds) > 1:
+            if len(self.seeds) > 1 and self.require_same():
                 # Each seed's own files are forgotten when it is its turn, but its biLM is where all seeds find it.
                 shutil.rmtree(self.run / BILM, ignore_errors=True)
             yield

@@ -44,7 +44,7 @@ class AttemptFiles:
         Raises:
             ElmoError: If the folder holds something else.
         """
-        names = _names(folder)
+        names = names_in(folder)
         if self.marks[0] not in names and names - {*self.unmarked}:
             raise ElmoError(f"{folder}: is neither empty nor {self.kind}; choose another one")
         return self.marks[0] in names
@@ -54,7 +54,7 @@ class AttemptFiles:
 
         Without all marks it could be a folder of the user's that happens to hold a file of that name.
         """
-        return {*self.marks} <= _names(folder) <= {*self.marks, *self.unmarked, *self.others, METRICS, BOARD}
+        return {*self.marks} <= names_in(folder) <= {*self.marks, *self.unmarked, *self.others, METRICS, BOARD}
 
     def forget(self, folder: Path) -> None:
         """Remove what an attempt left that trained nothing. The caller holds the folder's lock."""
@@ -68,7 +68,7 @@ class AttemptFiles:
                 (folder / name).unlink(missing_ok=True)
 
 
-def _names(folder: Path) -> set[str]:
+def names_in(folder: Path) -> set[str]:
     """Return the names of what is in a folder, if it exists, except hidden files."""
     return {path.name for path in folder.iterdir() if path.name[0] != "."} if folder.exists() else set[str]()
 
