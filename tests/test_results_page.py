@@ -129,26 +129,42 @@ def test_every_result_has_a_row(results: ModuleType, make_record: Callable[..., 
 def test_sizes_of_a_training_set_have_a_table(
     results: ModuleType, make_record: Callable[..., None], tmp_path: Path
 ) -> None:
-    """The rows are in the order of the sizes, and those of a task with one size are only in the table of all."""
+    """The rows are in the order of the sizes. Models that were trained on one size are only in the table of all."""
     make_record("roles/none", "srl", [60, 60])
     make_record("roles/elmo", "srl", [70, 68])
     make_record("tenth/none", "srl", [40], **{"training.share": 0.1})
     make_record("tenth/elmo", "srl", [52], **{"training.share": 0.1})
+    make_record("roles/other", "srl", [64, 64])
     make_record("wnut/none", "ner", [30])
     make_record("wnut/elmo", "ner", [40])
     write_json(tmp_path / "examples.json", {"roles": 12345, "tenth": 1234, "wnut": 9})
     page = results.write_page(tmp_path)
-    summary, _, table = page.partition("With semantic roles, the size of the training set was varied (test F1):")
+    summary, _, table = page.partition("The size of some training sets was varied (means over seeds on the test set")
     assert rows(table.partition("## All results")[0]) == [
-        ["1,234", "40.0", "52.0", "**20.0 %** (+12.00)"],
-        ["12,345", "60.0", "69.0", "**22.5 %** (+9.00 ± 1.41)"],
+        ["semantic roles", "1,234 predicates", "40.0", "52.0", "**20.0 %** (+12.00)"],
+        ["semantic roles", "12,345 predicates", "60.0", "69.0", "**22.5 %** (+9.00 ± 1.41)"],
     ]
     assert [row[:3] for row in rows(table.partition("## All results")[2]) if row[0]] == [
         ["wnut", "ner", "9"],
         ["tenth", "srl", "1,234"],
         ["roles", "srl", "12,345"],
     ]
-    assert "(14.3 % in names, 20.0 to 22.5 % in semantic roles)" in " ".join(summary.split())
+    assert "(14.3 % in names, 10.0 to 22.5 % in semantic roles)" in " ".join(summary.split())
+
+
+def test_a_part_of_a_training_set_does_not_count_as_one(
+    results: ModuleType, make_record: Callable[..., None], tmp_path: Path
+) -> None:
+    """ELMo may help with a part of a training set, and not with the whole."""
+    make_record("pairs/none", "snli", [60])
+    make_record("pairs/elmo", "snli", [59])
+    make_record("tenth/none", "snli", [40], **{"training.share": 0.1})
+    make_record("tenth/elmo", "snli", [52], **{"training.share": 0.1})
+    make_record("wnut/none", "ner", [30])
+    make_record("wnut/elmo", "ner", [40])
+    summary = " ".join(results.write_page(tmp_path).partition("The size of")[0].split())
+    assert "for 1 of 2 training sets (2 of 3, if parts of a set count as sets), in every one of their" in summary
+    assert "(14.3 % in names, 20.0 % in entailment). It removed none in `pairs`." in summary
 
 
 @pytest.mark.parametrize(
@@ -444,7 +460,7 @@ def test_pairs_of_some_sources_alone_can_be_trained_on(paper_tasks: ModuleType, 
     words = paper_tasks.command_of(plan, "none", arguments)
     made = Path(words[words.index("--train") + 1])
     assert made == tmp_path / "snli-captions" / "snli-captions.jsonl"
-    paper_tasks.choose_sources(pairs, plan.sources, made)
+    paper_tasks.choose_sources(pairs, paper_tasks.SUBSETS[plan.subset], made)
     assert made.read_text().splitlines() == [lines[0], lines[2]]
 
 

@@ -43,8 +43,8 @@ class Plan:
     """The data and settings of a training.
 
     `files` are the training, dev and test sets below the data folder, each of which may be several with commas between
-    them. `settings` change the recipe, and so do `reduced` ones for training on a processor. If `sources` are given,
-    the script writes and uses a training set that has only the pairs of these sources. Sets in another language than
+    them. `settings` change the recipe, and so do `reduced` ones for training on a processor. With a `subset`, the
+    script writes and uses a training set that has only the pairs of its `SUBSETS`. Sets in another language than
     English need a biLM of their own, so they are only trained on if they are asked for.
     """
 
@@ -54,7 +54,7 @@ class Plan:
     seeds: int = 5
     settings: tuple[str, ...] = ()
     reduced: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
+    subset: str = ""
     is_english: bool = True
 
 
@@ -90,11 +90,21 @@ SHORT_SRL = (
 )
 SHORT_COREF = ("max_sentences=20", "training.max_epochs=20", "training.patience=5")
 
+SUBSETS = {"snli-captions": ("cad", "sick", "snli_sample")}
+"""The sources of the pairs in each part of a training set."""
+
 PLANS = (
     Plan(
         "wnut17",
         "ner",
         parts("ner/wnut17_{}.conll.xz"),
+        reduced=("training.patience=10",),
+    ),
+    Plan(
+        "wnut17-10",
+        "ner",
+        parts("ner/wnut17_{}.conll.xz"),
+        settings=("training.share=0.1", "training.epoch_steps=50"),  # about as many steps as an epoch of wnut17
         reduced=("training.patience=10",),
     ),
     Plan(
@@ -132,7 +142,16 @@ PLANS = (
         NLI,
         seeds=3,
         reduced=SHORT_SNLI,
-        sources=("cad", "sick", "snli_sample"),
+        subset="snli-captions",
+    ),
+    Plan(
+        "snli-captions-10",
+        "snli",
+        NLI,
+        seeds=3,
+        settings=("training.share=0.1", "training.epoch_steps=150"),
+        reduced=SHORT_SNLI,
+        subset="snli-captions",
     ),
     Plan(
         "propbank",
@@ -210,17 +229,17 @@ def _below(data: Path, files: str) -> str:
 
 
 def _training_set(plan: Plan, arguments: argparse.Namespace) -> str:
-    """Return the paths of a plan's training set, which `make_training_set` makes for a plan with `sources`."""
-    if plan.sources:
-        return str(arguments.root / plan.name / f"{plan.name}.jsonl")
+    """Return the paths of a plan's training set, which `make_training_set` makes for a plan with a `subset`."""
+    if plan.subset:
+        return str(arguments.root / plan.subset / f"{plan.subset}.jsonl")
     return _below(arguments.data, plan.files[0])
 
 
 def make_training_set(plan: Plan, arguments: argparse.Namespace) -> str:
     """Return the paths of a plan's training set, after making it if that is needed."""
     files = _training_set(plan, arguments)
-    if plan.sources and not Path(files).exists():
-        choose_sources(arguments.data / plan.files[0], plan.sources, Path(files))
+    if plan.subset and not Path(files).exists():
+        choose_sources(arguments.data / plan.files[0], SUBSETS[plan.subset], Path(files))
     return files
 
 
