@@ -44,8 +44,8 @@ class Plan:
 
     `files` are the training, dev and test sets below the data folder, each of which may be several with commas between
     them. `settings` change the recipe, and so do `reduced` ones for training on a processor. With a `subset`, the
-    script writes and uses a training set that has only the pairs of its `SUBSETS`. Sets in another language than
-    English need a biLM of their own, so they are only trained on if they are asked for.
+    script writes and uses a training set that has only the pairs of its `SUBSETS`. Plans that aren't defaults are
+    only trained if they are asked for: those in another language than English need a biLM of their own.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Plan:
     settings: tuple[str, ...] = ()
     reduced: tuple[str, ...] = ()
     subset: str = ""
-    is_english: bool = True
+    is_default: bool = True
 
 
 def parts(pattern: str) -> tuple[str, str, str]:
@@ -119,9 +119,10 @@ PLANS = (
         "ner",
         ("ner/conll2002_esp_train.conll.xz", "ner/conll2002_esp_testa.conll.xz", "ner/conll2002_esp_testb.conll.xz"),
         reduced=SHORT_NER,
-        is_english=False,
+        is_default=False,
     ),
     Plan("sst5", "sst", parts("sst5/{}.txt.xz"), reduced=SHORT_SST),
+    Plan("sst5-published", "sst", parts("sst5/{}.txt.xz"), seeds=1, is_default=False),  # `sst5` if nothing is reduced
     Plan(
         "sst2",
         "sst",
@@ -306,8 +307,8 @@ def main() -> None:
         "--only",
         nargs="+",
         choices=[plan.name for plan in PLANS],
-        default=[plan.name for plan in PLANS if plan.is_english],
-        help="train on these data sets only; default: all English ones",
+        default=[plan.name for plan in PLANS if plan.is_default],
+        help=f"only these plans; default: all but {', '.join(plan.name for plan in PLANS if not plan.is_default)}",
     )
     parser.add_argument("--seeds", type=positive, help="the largest number of seeds for each task")
     parser.add_argument(
