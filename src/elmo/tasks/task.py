@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -74,11 +74,13 @@ class Task(ABC, Generic[R, E, P]):
         name: The name of the task, as in `elmo task train NAME`.
         metric: The score of the dev set that decides which epoch is the best; higher is better.
         recipe: The class of the task's recipe.
+        model: The class of the task's model. A new model has random weights.
     """
 
     name: str
     metric: str
     recipe: type[R]
+    model: Callable[[R, Vocabularies, ElmoInput], TaskModel[E, P]]
     reading: tuple[str, ...] = ()
     """The keys of the recipe that decide how a file is read, and that may differ from one file to another.
 
@@ -202,10 +204,6 @@ class Task(ABC, Generic[R, E, P]):
             file_words: Which words of all sets the files have vectors for. None looks up those of the training set
                 alone.
         """
-
-    @abstractmethod
-    def model(self, recipe: R, vocabularies: Vocabularies, elmo: ElmoInput) -> TaskModel[E, P]:
-        """Make a model with random weights."""
 
     def initialize(self, model: TaskModel[E, P], recipe: R) -> None:
         """Copy the vectors of the recipe's files into a new model, which must still be on the CPU."""

@@ -23,7 +23,6 @@ from elmo.tasks.classify.model import ClassifyModel, ClassifyRecipe, LabelsPredi
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, mean_probabilities
 from elmo.tasks.common.scores import percent
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
 from elmo.text.conllu import is_conllu
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
@@ -39,6 +38,7 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
     name = "classify"
     metric = "macro_f1"
     recipe = ClassifyRecipe
+    model = ClassifyModel
     reading = ("tokenizer", "label_comment")
     reading_text = ("labels", "max_tokens")
     shared = ("labels", "max_tokens")
@@ -109,10 +109,6 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
             "num_texts": [str(len(train))],
             "words": choose_words(self.all_sentences(train), recipe.words, file_words),
         }
-
-    def model(self, recipe: ClassifyRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> ClassifyModel:
-        """Make a model with random weights."""
-        return ClassifyModel(recipe, vocabularies, elmo)
 
     def combine(self, recipe: ClassifyRecipe, predictions: Sequence[TextPrediction]) -> TextPrediction:
         """Combine predictions by the mean of their probabilities."""

@@ -12,7 +12,6 @@ from elmo.tasks.coref.data import Clusters, Document, format_document, read_docu
 from elmo.tasks.coref.metric import score_clusters
 from elmo.tasks.coref.model import CorefModel
 from elmo.tasks.coref.recipe import CorefRecipe
-from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
 from elmo.text.columns import paragraphs
 from elmo.text.tokenizers import Tokenizer
@@ -24,6 +23,7 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
     name = "coref"
     metric = "f1"
     recipe = CorefRecipe
+    model = CorefModel
     reading = ("singletons",)
 
     def read(self, path: str, recipe: CorefRecipe) -> list[Document]:
@@ -64,10 +64,6 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
             (sentence for document in train for sentence in document.sentences), recipe.words, file_words
         )
         return {"words": words, "genres": sorted({recipe.genre_of(document.name) for document in train} - {""})}
-
-    def model(self, recipe: CorefRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> CorefModel:
-        """Make a model with random weights."""
-        return CorefModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[Document], predictions: Sequence[Clusters]) -> Scores:
         """Return the mean F1 of MUC, B³ and CEAF-e in percent, and what it is made of (see `score_clusters`)."""

@@ -115,6 +115,7 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
     name = "ner"
     metric = "f1"
     recipe = NerRecipe
+    model = NerModel
     reading = ("token_column", "misc_key")
     takes_sentence = True
     layouts = ("conllu",)
@@ -152,10 +153,6 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         # would differ, and one seed would give different models.
         types = sorted({span.type for example in train for span in example.spans})
         return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words, file_words)}
-
-    def model(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> NerModel:
-        """Make a model with random weights."""
-        return NerModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Spans]) -> Scores:
         """Return precision, recall and F1 of spans in percent, and the F1 of each type."""

@@ -177,6 +177,7 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
     name = "snli"
     metric = "accuracy"
     recipe = SnliRecipe
+    model = SnliModel
     reading = ("tokenizer",)
     reading_text = ("labels",)
 
@@ -222,10 +223,6 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
     ) -> Vocabularies:
         """Return the `words` with a vector of their own, those of files first."""
         return {"words": choose_words(self.all_sentences(train), recipe.words, file_words)}
-
-    def model(self, recipe: SnliRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SnliModel:
-        """Make a model with random weights."""
-        return SnliModel(recipe, vocabularies, elmo)
 
     def combine(self, recipe: SnliRecipe, predictions: Sequence[LabelPrediction]) -> LabelPrediction:
         """Combine predictions by the mean of their probabilities."""

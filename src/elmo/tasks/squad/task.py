@@ -10,7 +10,6 @@ import numpy as np
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.squad.data import CONTEXT, QUESTION, SquadExample, parse_question, read_squad, split_paths
 from elmo.tasks.squad.metric import score_answers
 from elmo.tasks.squad.model import SquadModel, SquadPrediction, SquadRecipe, best_prediction
@@ -24,6 +23,7 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
     name = "squad"
     metric = "f1"
     recipe = SquadRecipe
+    model = SquadModel
     reading = ("tokenizer",)
     shared = ("longest_answer",)
 
@@ -65,10 +65,6 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         paragraphs = dict.fromkeys(example.context.tokens for example in train)
         questions = (example.question for example in train)
         return {"words": choose_words([*paragraphs, *questions], recipe.words, file_words)}
-
-    def model(self, recipe: SquadRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SquadModel:
-        """Make a model with random weights."""
-        return SquadModel(recipe, vocabularies, elmo)
 
     def combine(self, recipe: SquadRecipe, predictions: Sequence[SquadPrediction]) -> SquadPrediction:
         """Return the best span by the mean probabilities of starts and of ends."""

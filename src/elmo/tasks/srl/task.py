@@ -9,7 +9,6 @@ from typing import cast
 from elmo.errors import ElmoError
 from elmo.tasks.common.objects import as_tokens, begins_object, is_list_of, read_object
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.srl.frames import VERB, ArgumentCounts, Frame, arguments_of, format_frames, read_frames
 from elmo.tasks.srl.model import Frames, SrlExample, SrlModel, SrlRecipe, count_predicates
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
@@ -22,6 +21,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
     name = "srl"
     metric = "f1"
     recipe = SrlRecipe
+    model = SrlModel
     reading = ("format",)
     takes_sentence = True
 
@@ -72,10 +72,6 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
             "predicates": count_predicates(places.items()),
             "words": choose_words(places, recipe.words, file_words) if recipe.words else [],
         }
-
-    def model(self, recipe: SrlRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SrlModel:
-        """Make a model with random weights."""
-        return SrlModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[SrlExample], predictions: Sequence[Frames]) -> Scores:
         """Return precision, recall and F1 of arguments in percent, and "perfect".

@@ -172,6 +172,7 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
     name = "sst"
     metric = "accuracy"
     recipe = SstRecipe
+    model = SstModel
     reading_text = ("binary", "quotes")
     takes_sentence = True
 
@@ -204,10 +205,6 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         """Return the `labels`, and the `words` with a vector of their own, those of files first."""
         words = choose_words((example.tokens for example in train), recipe.words, file_words)
         return {"labels": BINARY if recipe.binary else FINE, "words": words}
-
-    def model(self, recipe: SstRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SstModel:
-        """Make a model with random weights."""
-        return SstModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[SstExample], predictions: Sequence[LabelPrediction]) -> Scores:
         """Return accuracy in percent, overall and for each label, and the confusion matrix.

@@ -9,7 +9,6 @@ from itertools import chain
 from elmo.errors import ElmoError
 from elmo.tasks.common.columns import ColumnSentence, from_text, read_columns
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.tag.metric import score_tags
 from elmo.tasks.tag.model import TagModel, TagPrediction, TagRecipe
@@ -27,6 +26,7 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
     name = "tag"
     metric = "mean"
     recipe = TagRecipe
+    model = TagModel
     reading = ("columns",)
     reading_text = ("targets",)  # which must be among the columns
     takes_sentence = True
@@ -94,10 +94,6 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
             **({"lemmas": sorted(lemmas)} if "lemma" in labels else {}),
             "words": choose_words(tokens, recipe.words, file_words),
         }
-
-    def model(self, recipe: TagRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> TagModel:
-        """Make a model with random weights."""
-        return TagModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[ColumnSentence], predictions: Sequence[TagPrediction]) -> Scores:
         """Return the percentage of words that are right for each target, and more (see `metric.score_tags`).
