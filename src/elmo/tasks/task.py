@@ -137,19 +137,11 @@ class Task(ABC, Generic[R, E, P]):
         """Read a training set. A task may train on more than it is scored on, such as the phrases inside sentences."""
         return self.read(path, recipe)
 
-    def require_gold(self, examples: Sequence[E], recipe: R) -> None:
-        """Raise ElmoError if nothing can be learned from a set or measured on it.
-
-        The message continues a sentence that begins with the name of the set: "has no entity in it".
-        """
-
     def note_on_gold(self, examples: Sequence[E], recipe: R) -> str | None:
-        """Return what `require_gold` says, or None if something can be learned from the set or measured on it."""
-        try:
-            self.require_gold(examples, recipe)
-        except ElmoError as error:
-            return str(error)
-        return None
+        """Return why nothing can be learned from a set or measured on it, or None if something can.
+
+        It continues a sentence that begins with the name of the set: "has no entity in it".
+        """
 
     def note_on_train(self, train: Sequence[E]) -> str | None:
         """Return what looks like a mistake in a training set, as a sentence that the name of its file begins."""

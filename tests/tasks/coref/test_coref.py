@@ -279,8 +279,8 @@ def test_vocabularies() -> None:
     unknown = Document((("a",),), (), (), "tc/x")
     assert int(model.metadata(unknown, [Mention(0, 1)])[1]) == 0
     assert not model.antecedents.genres.weight[0].any()
-    with pytest.raises(ElmoError, match="has no two mentions of the same thing"):
-        TASK.require_gold([Document((("a",),), (), ((Mention(0, 1),),))], make_recipe())
+    single = Document((("a",),), (), ((Mention(0, 1),),))
+    assert "has no two mentions of the same thing" in str(TASK.note_on_gold([single], make_recipe()))
 
 
 def test_speakers_and_genres_are_numbered() -> None:

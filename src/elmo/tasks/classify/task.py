@@ -9,7 +9,6 @@ from itertools import chain
 from statistics import fmean
 from typing import cast
 
-from elmo.errors import ElmoError
 from elmo.tasks.classify.data import (
     SEPARATOR,
     TextExample,
@@ -69,11 +68,12 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
         """Return the sentences of the text."""
         return example.sentences
 
-    def require_gold(self, examples: Sequence[TextExample], recipe: ClassifyRecipe) -> None:
-        """Require two texts with different labels."""
-        if len({example.labels for example in examples}) < 2:
-            labels = SEPARATOR.join(examples[0].labels)
-            raise ElmoError(f"has no two texts with different labels; each has {labels or 'none'}")
+    def note_on_gold(self, examples: Sequence[TextExample], recipe: ClassifyRecipe) -> str | None:
+        """Return a note on a set without two texts with different labels."""
+        if len({example.labels for example in examples}) > 1:
+            return None
+        labels = SEPARATOR.join(examples[0].labels)
+        return f"has no two texts with different labels; each has {labels or 'none'}"
 
     def note_on_train(self, train: Sequence[TextExample]) -> str | None:
         """Return a note on texts that nearly all have labels of their own, or on a label that only one text has."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.coref.data import Clusters, Document, format_document, read_documents
 from elmo.tasks.coref.metric import score_clusters
@@ -51,10 +50,10 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         """Return all sentences of the document."""
         return example.sentences
 
-    def require_gold(self, examples: Sequence[Document], recipe: CorefRecipe) -> None:
-        """Require two mentions of the same thing."""
-        if not any(len(cluster) > 1 for document in examples for cluster in document.clusters):
-            raise ElmoError("has no two mentions of the same thing; is its last column coreference?")
+    def note_on_gold(self, examples: Sequence[Document], recipe: CorefRecipe) -> str | None:
+        """Return a note on a set without two mentions of the same thing."""
+        has_gold = any(len(cluster) > 1 for document in examples for cluster in document.clusters)
+        return None if has_gold else "has no two mentions of the same thing; is its last column coreference?"
 
     def vocabularies(
         self, train: Sequence[Document], recipe: CorefRecipe, file_words: FileWords | None = None

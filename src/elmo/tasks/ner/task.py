@@ -140,10 +140,10 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         """Return the one sentence of the example."""
         return [example.tokens]
 
-    def require_gold(self, examples: Sequence[NerExample], recipe: NerRecipe) -> None:
-        """Require at least one entity."""
-        if not any(example.spans for example in examples):
-            raise ElmoError("has no entity in it; is its last column the tag?")
+    def note_on_gold(self, examples: Sequence[NerExample], recipe: NerRecipe) -> str | None:
+        """Return a note on a set without an entity."""
+        has_gold = any(example.spans for example in examples)
+        return None if has_gold else "has no entity in it; is its last column the tag?"
 
     def vocabularies(
         self, train: Sequence[NerExample], recipe: NerRecipe, file_words: FileWords | None = None

@@ -46,10 +46,9 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
             for frame in frames
         ]
 
-    def require_gold(self, examples: Sequence[SrlExample], recipe: SrlRecipe) -> None:
-        """Require at least one predicate."""
-        if not any(example.frames for example in examples):
-            raise ElmoError("has no predicate in it")
+    def note_on_gold(self, examples: Sequence[SrlExample], recipe: SrlRecipe) -> str | None:
+        """Return a note on a set without a predicate."""
+        return None if any(example.frames for example in examples) else "has no predicate in it"
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """Make an example from a sentence, or from a JSON object with `tokens` and the indices of its `predicates`."""

@@ -52,11 +52,11 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
         """Return the one sentence of the example."""
         return [example.tokens]
 
-    def require_gold(self, examples: Sequence[ColumnSentence], recipe: TagRecipe) -> None:
-        """Require a value other than `_` in one of the recipe's targets."""
+    def note_on_gold(self, examples: Sequence[ColumnSentence], recipe: TagRecipe) -> str | None:
+        """Return a note on a set that has no value other than `_` in the recipe's targets."""
         values = chain.from_iterable(example.column(target) for target in recipe.targets for example in examples)
-        if all(value == EMPTY for value in values):
-            raise ElmoError(f"has no value in its columns {', '.join(recipe.targets)}")
+        has_gold = any(value != EMPTY for value in values)
+        return None if has_gold else f"has no value in its columns {', '.join(recipe.targets)}"
 
     def note_on_dev(self, train: Sequence[ColumnSentence], dev: Sequence[ColumnSentence]) -> str | None:
         """Return a note on parts of speech that the training set lacks, as if columns were in another order."""
