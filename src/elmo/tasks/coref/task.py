@@ -59,9 +59,7 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         self, train: Sequence[Document], recipe: CorefRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return the `words` with a vector of their own, those of files first, and the `genres`."""
-        words = choose_words(
-            (sentence for document in train for sentence in document.sentences), recipe.words, file_words
-        )
+        words = choose_words(self.all_sentences(train), recipe.words, file_words)
         return {"words": words, "genres": sorted({recipe.genre_of(document.name) for document in train} - {""})}
 
     def score(self, examples: Sequence[Document], predictions: Sequence[Clusters]) -> Scores:

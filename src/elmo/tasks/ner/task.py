@@ -152,7 +152,7 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         # Sorted, because the order of a set of strings differs from process to process. With it the order of the tags
         # would differ, and one seed would give different models.
         types = sorted({span.type for example in train for span in example.spans})
-        return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words, file_words)}
+        return {"types": types, "words": choose_words(self.all_sentences(train), recipe.words, file_words)}
 
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Spans]) -> Scores:
         """Return precision, recall and F1 of spans in percent, and the F1 of each type."""

@@ -203,7 +203,7 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         self, train: Sequence[SstExample], recipe: SstRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return the `labels`, and the `words` with a vector of their own, those of files first."""
-        words = choose_words((example.tokens for example in train), recipe.words, file_words)
+        words = choose_words(self.all_sentences(train), recipe.words, file_words)
         return {"labels": BINARY if recipe.binary else FINE, "words": words}
 
     def score(self, examples: Sequence[SstExample], predictions: Sequence[LabelPrediction]) -> Scores:

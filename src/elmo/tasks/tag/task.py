@@ -87,12 +87,11 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
                 labels[target] = sorted(values)
         if not labels:
             raise ElmoError(f"the training set has no value in its columns {', '.join(recipe.targets)}")
-        tokens = [example.tokens for example in train]
         return {
             "targets": list(labels),
             **{f"labels of {target}": values for target, values in labels.items()},
             **({"lemmas": sorted(lemmas)} if "lemma" in labels else {}),
-            "words": choose_words(tokens, recipe.words, file_words),
+            "words": choose_words(self.all_sentences(train), recipe.words, file_words),
         }
 
     def score(self, examples: Sequence[ColumnSentence], predictions: Sequence[TagPrediction]) -> Scores:
