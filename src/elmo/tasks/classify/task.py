@@ -19,7 +19,7 @@ from elmo.tasks.classify.data import (
     read_unlabelled,
 )
 from elmo.tasks.classify.model import ClassifyModel, ClassifyRecipe, LabelsPrediction, TextPrediction
-from elmo.tasks.common.labels import LabelPrediction, combine_labels, mean_probabilities
+from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_line, mean_probabilities
 from elmo.tasks.common.scores import percent
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
@@ -122,9 +122,8 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
 
     def as_text(self, example: TextExample, prediction: TextPrediction) -> str:
         """Write a line with the labels, and after tabs each label's probability as label=0.123, the highest first."""
-        ranked = sorted(prediction.probabilities.items(), key=lambda item: -item[1])
-        shares = (f"{name}={share:.3f}" for name, share in ranked)
-        return "\t".join([SEPARATOR.join(_labels(prediction)), *shares]) + "\n"
+        ranked = dict(sorted(prediction.probabilities.items(), key=lambda item: -item[1]))
+        return label_line(SEPARATOR.join(_labels(prediction)), ranked)
 
     def as_json(self, example: TextExample, prediction: TextPrediction) -> dict[str, object]:
         """Return `sentences`, `probabilities` by label, and `label`, or a list of `labels` if there may be several."""

@@ -1,4 +1,4 @@
-"""Tasks with one label for a whole example: predictions, ensembles and scores."""
+"""Tasks with labels for whole examples: predictions, how they are written, ensembles and scores."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ def label_predictions(scores: Tensor, labels: Sequence[str]) -> list[LabelPredic
     # Plain numbers, so that predictions hold no memory of the device and can be written as they are.
     rows: list[list[float]] = scores.softmax(dim=1).tolist()
     return [LabelPrediction(labels[row.index(max(row))], dict(zip(labels, row, strict=True))) for row in rows]
+
+
+def label_line(label: str, probabilities: Mapping[str, float], *more: str) -> str:
+    """Write a line with tabs between a label, the probability of each label as label=0.123, and `more` texts."""
+    shares = (f"{name}={share:.3f}" for name, share in probabilities.items())
+    return "\t".join([label, *shares, *more]) + "\n"
 
 
 def combine_labels(predictions: Sequence[LabelPrediction]) -> LabelPrediction:

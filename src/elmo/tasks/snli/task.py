@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmo.errors import ElmoError, placing
 from elmo.schema import require_choice, require_not_negative, require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask, spread_out
-from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_predictions, score_labels
+from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_line, label_predictions, score_labels
 from elmo.tasks.common.modules import BiLSTMs, WordEmbedding, masked_softmax, pool
 from elmo.tasks.common.objects import get, read_object, two_texts
 from elmo.tasks.common.static_vectors import FileWords, choose_words
@@ -235,8 +235,7 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
 
     def as_text(self, example: PairExample, prediction: LabelPrediction) -> str:
         """Write a line with the label, and after tabs the probability of each label as label=0.123."""
-        shares = (f"{label}={share:.3f}" for label, share in prediction.probabilities.items())
-        return "\t".join([prediction.label, *shares]) + "\n"
+        return label_line(prediction.label, prediction.probabilities)
 
     def as_json(self, example: PairExample, prediction: LabelPrediction) -> dict[str, object]:
         """Return `label`, `probabilities`, and the tokenized pair."""

@@ -14,7 +14,7 @@ from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
-from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
+from elmo.tasks.common.labels import LabelPrediction, label_line, label_predictions, score_labels
 from elmo.tasks.common.modules import AttentivePooling, BiLSTM, WordEmbedding, masked_softmax
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
@@ -235,8 +235,7 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
 
         The labels are in order, from the most negative one to the most positive.
         """
-        shares = (f"{label}={share:.3f}" for label, share in prediction.probabilities.items())
-        return "\t".join([prediction.label, *shares, " ".join(example.tokens)]) + "\n"
+        return label_line(prediction.label, prediction.probabilities, " ".join(example.tokens))
 
     def as_json(self, example: SstExample, prediction: LabelPrediction) -> dict[str, object]:
         """Return `tokens`, `label`, and `probabilities` by label."""
