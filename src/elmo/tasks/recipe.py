@@ -229,7 +229,12 @@ class CharactersConfig:
     width: int = 3
 
     def __post_init__(self) -> None:
-        require_convolutions(self.dim, self.filters, "width", [self.width])
+        require_convolutions(self.dim, self.filters, "width", self.widths)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The one width, as `CharacterWidthsConfig` has several."""
+        return (self.width,)
 
 
 @dataclass(frozen=True)

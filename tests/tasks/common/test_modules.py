@@ -21,14 +21,15 @@ from elmo.tasks.common.modules import (
     pool,
     variational_dropout,
 )
-from elmo.tasks.recipe import WordsConfig
+from elmo.tasks.recipe import CharactersConfig, CharacterWidthsConfig, WordsConfig
 from elmo.text.characters import encode_words
 
 SENTENCES = [["A", "b", "A"], ["c"], ["b", "New"]]
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: WordEmbedding(["A", "b", "c"], WordsConfig(5)), lambda: CharacterEmbedding(4, 6, 3)]
+    "make",
+    [lambda: WordEmbedding(["A", "b", "c"], WordsConfig(5)), lambda: CharacterEmbedding(CharactersConfig(4, 6, 3))],
 )
 def test_a_token_vector_depends_on_its_word_alone(make: Callable[[], Any]) -> None:
     torch.manual_seed(0)
@@ -45,7 +46,7 @@ def test_a_token_vector_depends_on_its_word_alone(make: Callable[[], Any]) -> No
 
 def test_words_with_other_characters_have_other_vectors() -> None:
     torch.manual_seed(0)
-    vectors = CharacterEmbedding(4, 6, 3)([["a", "b", "", "x" * 200, "ü"]])[0]
+    vectors = CharacterEmbedding(CharactersConfig(4, 6, 3))([["a", "b", "", "x" * 200, "ü"]])[0]
     assert len({tuple(vector.tolist()) for vector in vectors}) == 5
 
 
@@ -128,7 +129,7 @@ def test_character_vectors_are_the_same_with_and_without_look_ups() -> None:
     """Without dropout, vectors are looked up. With it (here with hardly any), they are computed for each token. 1e-6 is
     float32 rounding."""
     torch.manual_seed(0)
-    module = CharacterEmbedding(4, 6, 3, 5, dropout=1e-30)
+    module = CharacterEmbedding(CharacterWidthsConfig(4, 6, (3, 5)), dropout=1e-30)
     sentences = [["a", "longer", "x" * 70, "ü"], ["", "longer"]]
     wanted = torch.stack([convolved(module, word) for word in sentences[0]])
     for found in (module.eval()(sentences), module.train()(sentences)):
@@ -140,7 +141,7 @@ def test_dropout_of_characters_comes_before_the_convolution() -> None:
     """A number that is set to 0 before the convolution changes what the filters find. After it, a dropped feature would
     be 0 and all others would be scaled by the same factor. Each token has a mask of its own."""
     torch.manual_seed(0)
-    module = CharacterEmbedding(4, 200, 3, dropout=0.5)
+    module = CharacterEmbedding(CharactersConfig(4, 200, 3), dropout=0.5)
     (whole,) = module.eval()([["word"] * 2])
     first, second = module.train()([["word"] * 2])[0]
     assert not torch.equal(first, second)
@@ -155,7 +156,7 @@ def test_dropout_of_characters_comes_before_the_convolution() -> None:
 def test_dropout_of_characters_does_not_depend_on_longer_words() -> None:
     """Long words need more padding, in which numbers are dropped too. The mean of 2000 tokens is within about 3 %."""
     torch.manual_seed(0)
-    module = CharacterEmbedding(4, 6, 3, dropout=0.5).train()
+    module = CharacterEmbedding(CharactersConfig(4, 6, 3), dropout=0.5).train()
     alone = module([["a"] * 2000])[0].mean(dim=0)
     with_longer_words = module([["a"] * 2000 + ["x" * 48]])[0, :2000].mean(dim=0)
     torch.testing.assert_close(alone, with_longer_words, rtol=0.1, atol=0.005)

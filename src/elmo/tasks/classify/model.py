@@ -103,8 +103,7 @@ class ClassifyModel(TaskModel[TextExample, TextPrediction]):
         self._label_ids = {label: id for id, label in enumerate(self.labels)}
         self.several, self.max_tokens = recipe.several, recipe.max_tokens
         self.words = WordEmbedding(vocabularies["words"], recipe.words)
-        size = recipe.characters
-        self.characters = CharacterEmbedding(size.dim, size.filters, size.width)
+        self.characters = CharacterEmbedding(recipe.characters)
         width = self.words.width + self.characters.width + elmo.input_width
         self.rnn = BiLSTMs(width, recipe.lstm, recipe.dropout)
         self.pooling = AttentivePooling(self.rnn.width + elmo.output_width)

@@ -13,7 +13,7 @@ from elmo.nn.char_encoder import ACTIVATIONS, CharEncoder, word_lengths
 from elmo.nn.lstm import LSTMLayer
 from elmo.nn.packing import Packing
 from elmo.tasks.common.batches import number_distinct_words, spread_out
-from elmo.tasks.recipe import WordsConfig
+from elmo.tasks.recipe import CharactersConfig, CharacterWidthsConfig, WordsConfig
 from elmo.text.characters import encode_words
 
 Sentences = Sequence[Sequence[str]]
@@ -71,17 +71,15 @@ class CharacterEmbedding(nn.Module):
     """Convolutions over the characters (bytes) of each word, followed by the maximum over all positions.
 
     Args:
-        dim: The width of a character's vector.
-        filters: The number of filters of each width.
-        widths: The widths of the convolutions.
+        config: The sizes of the convolutions.
         dropout: Dropout of the characters' vectors, before the convolutions. Each token has its own mask.
     """
 
-    def __init__(self, dim: int, filters: int, *widths: int, dropout: float = 0.0) -> None:
+    def __init__(self, config: CharactersConfig | CharacterWidthsConfig, dropout: float = 0.0) -> None:
         super().__init__()
-        self.width, self.dropout = filters * len(widths), dropout
-        sizes = tuple((width, filters) for width in widths)
-        self.encoder = CharEncoder(CharCNNConfig(CharEmbeddingConfig(dim), sizes), self.width)
+        self.width, self.dropout = config.filters * len(config.widths), dropout
+        sizes = tuple((width, config.filters) for width in config.widths)
+        self.encoder = CharEncoder(CharCNNConfig(CharEmbeddingConfig(config.dim), sizes), self.width)
 
     def forward(self, sentences: Sentences) -> Tensor:
         """Return the vectors of the tokens (B, T, `width`), zeros at padding."""

@@ -62,8 +62,8 @@ class CorefModel(TaskModel[Document, Clusters]):
         self.recipe = recipe
         self._genres = {genre: number for number, genre in enumerate(vocabularies["genres"], 1)}
         self.words = WordEmbedding(vocabularies["words"], recipe.words)
-        size, share, spans = recipe.characters, recipe.dropout.hidden, recipe.spans
-        self.characters = CharacterEmbedding(size.dim, size.filters, *size.widths)
+        self.characters = CharacterEmbedding(recipe.characters)
+        share, spans = recipe.dropout.hidden, recipe.spans
         self.word_dropout, self.dropout = nn.Dropout(recipe.dropout.words), nn.Dropout(share)
         width = self.words.width + self.characters.width + elmo.input_width
         self.encoder = CoupledBiLSTM(width, recipe.lstm, share)

@@ -78,8 +78,7 @@ class NerModel(TaskModel[NerExample, Spans]):
         self.scheme, self.tags = recipe.scheme, tags_for(vocabularies["types"], recipe.scheme)
         self._tag_ids = {tag: id for id, tag in enumerate(self.tags)}
         self.words = WordEmbedding(vocabularies["words"], recipe.words)
-        size = recipe.characters
-        self.characters = CharacterEmbedding(size.dim, size.filters, size.width)
+        self.characters = CharacterEmbedding(recipe.characters)
         width = self.words.width + self.characters.width + elmo.input_width
         self.rnn = BiLSTMs(width, recipe.lstm, recipe.dropout)
         self.dropout = nn.Dropout(recipe.dropout)

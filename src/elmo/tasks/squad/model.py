@@ -86,10 +86,9 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
 
     def __init__(self, recipe: SquadRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
         super().__init__(elmo)
-        size, chars = recipe.size, recipe.characters
-        self.dropout, self.longest = recipe.dropout, recipe.longest_answer
+        size, self.dropout, self.longest = recipe.size, recipe.dropout, recipe.longest_answer
         self.words = WordEmbedding(vocabularies["words"], recipe.words)
-        self.characters = CharacterEmbedding(chars.dim, chars.filters, chars.width, dropout=recipe.dropout)
+        self.characters = CharacterEmbedding(recipe.characters, recipe.dropout)
         self.encoder = BiGRU(self.words.width + self.characters.width + elmo.input_width, size)
         self.attention = BiAttention(self.encoder.width + elmo.output_width)
         self.merge = glorot_linear(self.attention.width, 2 * size)

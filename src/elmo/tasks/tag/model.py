@@ -173,8 +173,7 @@ class TagModel(TaskModel[ColumnSentence, TagPrediction]):
         self.targets = vocabularies["targets"]
         self._smoothing, self._dropout = recipe.label_smoothing, recipe.dropout
         self.words = WordEmbedding(vocabularies["words"], recipe.words, dropout=recipe.word_dropout)
-        size = recipe.characters
-        self.characters = CharacterEmbedding(size.dim, size.filters, *size.widths)
+        self.characters = CharacterEmbedding(recipe.characters)
         widths = [self.words.width + self.characters.width + elmo.input_width, *(2 * size for size in recipe.lstm)]
         self.rnns = nn.ModuleList(BiLSTM(width, size) for width, size in zip(widths, recipe.lstm, strict=False))
         self.heads = nn.ModuleList()
