@@ -18,14 +18,6 @@ from elmo.schema import (
 from elmo.text.characters import NUM_CHARACTERS
 from elmo.text.tokenizers import refuse_function
 
-ELMO_PLACES = ("input", "output", "both")
-VECTORS = ("cached", "live", "trained")
-OPTIMIZERS = ("adam", "adadelta", "sgd")
-DTYPES = ("float32", "float16")
-ELMO_LAYERS = ("all", "top")
-TASK_STATES = ("zero", "warm")
-UNKNOWN_WORDS = ("random", "zeros")
-
 
 @dataclass(frozen=True)
 class ElmoConfig:
@@ -64,11 +56,11 @@ class ElmoConfig:
     def __post_init__(self) -> None:
         require_types(self, "elmo")
         choices = {
-            "at": ELMO_PLACES,
-            "layers": ELMO_LAYERS,
-            "vectors": VECTORS,
-            "cache_dtype": DTYPES,
-            "state": TASK_STATES,
+            "at": ("input", "output", "both"),
+            "layers": ("all", "top"),
+            "vectors": ("cached", "live", "trained"),
+            "cache_dtype": ("float32", "float16"),
+            "state": ("zero", "warm"),
         }
         for name, known in choices.items():
             require_choice(f"elmo.{name}", getattr(self, name), known)
@@ -144,7 +136,7 @@ class TaskTrainingConfig:
 
     def __post_init__(self) -> None:
         require_types(self, "training")
-        require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
+        require_choice("training.optimizer", self.optimizer, ("adam", "adadelta", "sgd"))
         require_choice("training.precision", self.precision, tuple(PRODUCTS))
         for name in (
             *("batch_size", "learning_rate", "epsilon", "clip_norm", "clip_value", "epoch_steps"),
@@ -194,7 +186,7 @@ class WordsConfig:
         require_types(self, "words")
         for name in ("dim", "max_words", "min_count"):
             require_positive(f"words.{name}", getattr(self, name))
-        require_choice("words.unknown", self.unknown, UNKNOWN_WORDS)
+        require_choice("words.unknown", self.unknown, ("random", "zeros"))
         if self.vectors is not None and not all(self.files):
             raise ElmoError("words.vectors: expected names of files, or null for none")
 
