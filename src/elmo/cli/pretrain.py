@@ -171,7 +171,7 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: st
         tokenizer = "whitespace"
     elif tokenizer is None:
         tokenizer = reading.tokenizer
-        refuse_function(tokenizer, f"{corpus.folder}:", f"if you trust it, add `tokenizer={tokenizer!r}`")
+        refuse_function(tokenizer, f"{corpus.folder}:")
         if tokenizer == "whitespace":
             note_on_text(paths, reading.text, reading.encoding)
     if any(is_made_of(corpus.folder, Path(each)) for each in paths):

@@ -172,7 +172,7 @@ def tokenizer_of(own: TextConfig | None) -> str:
         ElmoError: If it is a function from outside of this package.
     """
     name = "whitespace" if own is None else own.tokenizer
-    refuse_function(name, "the model", f"if you trust it, pass `tokenizer={name!r}`")
+    refuse_function(name, "the model")
     return name
 
 

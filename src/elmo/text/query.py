@@ -23,7 +23,7 @@ def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> 
         ElmoError: If the text is that of an index, which was cut by a function from outside of this package.
     """
     if of_text != "whitespace":
-        refuse_function(of_text, "the index", f"if you trust it, pass `tokenizer={of_text!r}`")
+        refuse_function(of_text, "the index")
         return of_text
     # Without any marks there is little for a tokenizer to do, and nothing that it could spoil.
     if own is None or is_function(own.tokenizer) or looks_tokenized(sentence):

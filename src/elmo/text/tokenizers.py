@@ -136,18 +136,19 @@ def file_of_function(name: str) -> Path | None:
     return None if file is None else Path(file)
 
 
-def refuse_function(name: str, whose: str, then: str) -> None:
+def refuse_function(name: str, whose: str, then: str | None = None) -> None:
     """Refuse a tokenizer that a file names if it is a function by its module: the file may come from a stranger.
 
     Args:
         name: The name of the tokenizer.
         whose: What names it, the beginning of the message.
-        then: What the user can do, the end of the message.
+        then: What the user can do, the end of the message. By default, that is to pass the name as an argument.
 
     Raises:
         ElmoError: If it is such a function.
     """
     if is_function(name):
+        then = then or f"if you trust it, pass `tokenizer={name!r}`"
         raise ElmoError(f"{whose} names tokenizer {name}, a function from outside of this package; {then}")
 
 
