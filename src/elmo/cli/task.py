@@ -231,11 +231,8 @@ def evaluate(
     found = trained.task.read(file, recipe)
     if note := trained.task.note_on_gold(found, recipe):  # as of a part of a test set
         click.echo(f"elmo: {file}: {note}", err=True)
-    if predictions is not None:
-        try:
-            trained.task.require_writable(found)
-        except ElmoError as error:
-            raise ElmoError(f"{file}: {error}; leave out --predictions") from None
+    if predictions is not None and (note := trained.task.note_on_file(found)):
+        raise ElmoError(f"{file}: {note}; leave out --predictions")
     # The rate is that of predicting; reading and loading are not in it.
     started = time.perf_counter()
     size = recipe.training.batch_size

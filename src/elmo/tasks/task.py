@@ -217,10 +217,10 @@ class Task(ABC, Generic[R, E, P]):
     def as_json(self, example: E, prediction: P) -> dict[str, object]:
         """Return an example and its prediction as plain values for a JSON object."""
 
-    def require_writable(self, examples: Sequence[E]) -> None:
-        """Raise ElmoError if `as_file` can't write predictions for a set, before they are made.
+    def note_on_file(self, examples: Sequence[E]) -> str | None:
+        """Return why `as_file` can't write predictions for a set, or None if it can.
 
-        The message continues a sentence that begins with the name of the set.
+        It continues a sentence that begins with the name of the set.
         """
 
     def as_file(self, examples: Sequence[E], predictions: Sequence[P]) -> str:

@@ -80,12 +80,12 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         """Write a line with the answer, a tab and its score. Line ends and tabs in an answer become blanks."""
         return f"{' '.join(_answer(example, prediction).split())}\t{prediction.score:.3f}\n"
 
-    def require_writable(self, examples: Sequence[SquadExample]) -> None:
-        """Require that each question has an id of its own."""
-        if repeated := [name for name, number in Counter(example.id for example in examples).items() if number > 1]:
-            raise ElmoError(
-                f"has several questions with the id {repeated[0]!r}, and a file of answers has one for each id"
-            )
+    def note_on_file(self, examples: Sequence[SquadExample]) -> str | None:
+        """Return a note on a set with several questions of one id."""
+        repeated = next((name for name, number in Counter(e.id for e in examples).items() if number > 1), None)
+        if repeated is None:
+            return None
+        return f"has several questions with the id {repeated!r}, and a file of answers has one for each id"
 
     def as_file(self, examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> str:
         """Write a JSON object with the answer to each question's id, as the official script reads it.
@@ -93,7 +93,8 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         Raises:
             ElmoError: If two questions have the same id.
         """
-        self.require_writable(examples)
+        if note := self.note_on_file(examples):
+            raise ElmoError(note)
         answers = {e.id: _answer(e, found) for e, found in zip(examples, predictions, strict=True)}
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
 
