@@ -64,7 +64,7 @@ _CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minute
 """The keys of a recipe's section `training` that may change when an unfinished run is continued."""
 
 
-def require_usable(run: Path, num_seeds: int) -> None:
+def require_run_folder(run: Path, num_seeds: int) -> None:
     """Refuse a run folder that holds something other than a run of one seed, or of several.
 
     `Claim` compares more: whether it is the same run.
@@ -162,7 +162,7 @@ class Claim:
         Raises:
             ElmoError: If the folder holds another run or something else, or if another process trains there.
         """
-        require_usable(self.run, len(self.seeds))
+        require_run_folder(self.run, len(self.seeds))
         self.require_same()  # before the lock: whoever is to choose another folder need not wait for this one
         self.run.mkdir(parents=True, exist_ok=True)
         with alone_in(self.run):

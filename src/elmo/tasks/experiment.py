@@ -22,7 +22,7 @@ from elmo.schema import require_count, require_seed
 from elmo.targets import require_folder
 from elmo.tasks.card import task_card
 from elmo.tasks.checkpoint import CHECKPOINT
-from elmo.tasks.claim import Claim, require_usable
+from elmo.tasks.claim import Claim, require_run_folder
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
 from elmo.tasks.elmo.cache import LiveLayers, reads_lower_case, remove_cache
 from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers, make_elmo_input, make_elmo_layers
@@ -146,7 +146,7 @@ class Experiment:
         self.config, self.task = config, get_task(config.task)
         self.device = use_device(config.device)
         # Before files are read, and before a biLM is fine-tuned for this experiment: both may take long.
-        require_usable(config.folder, config.num_seeds)
+        require_run_folder(config.folder, config.num_seeds)
         self.bilm: Model | None = None if config.elmo == NO_ELMO else formats.load(config.elmo)
         self._check_bilm()
         sets = read_sets(config) if sets is None else sets
