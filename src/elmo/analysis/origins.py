@@ -134,7 +134,7 @@ class Origins:
         return {"files": self.files, "columns": self.columns, "rows": self._rows, "places": places}
 
     def is_same(self, other: Origins) -> bool:
-        """Whether the sentences have the same origins with the same metadata."""
+        """Return whether the sentences have the same origins with the same metadata."""
         return self._description("") == other._description("") and np.array_equal(self._places, other._places)
 
     def with_metadata_of(self, other: Origins) -> Origins:

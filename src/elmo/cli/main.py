@@ -139,7 +139,7 @@ def _sentence(error: ElmoError | OSError) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether Python, a GPU or the CPU allocator of torch, which has no exception class, ran out of memory.
+    """Return whether Python, a GPU or the CPU allocator of torch, which has no exception class, ran out of memory.
 
     A GPU also does in CUDA and in its libraries, whose errors are known by their messages alone. That of cuBLAS for
     a library that could not start mostly means this, too.

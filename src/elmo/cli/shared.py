@@ -127,7 +127,7 @@ def on_one_line(message: str) -> str:
 
 
 def is_given(option: str) -> bool:
-    """Whether the user passed an option of the running command, even if with its default value.
+    """Return whether the user passed an option of the running command, even if with its default value.
 
     Commands refuse options that would have no effect, because whoever passes one expects it to change something.
     """

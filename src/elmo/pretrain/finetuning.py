@@ -320,7 +320,7 @@ def is_finetuned(model: Model, folder: Path) -> bool:
 
 
 def _sample(corpus: Corpus) -> list[list[str]]:
-    """The first `SAMPLE_SENTENCES` sentences of the corpus."""
+    """Return the first `SAMPLE_SENTENCES` sentences of the corpus."""
     types = corpus.types()
     bounds = islice(pairwise(corpus.starts), SAMPLE_SENTENCES)
     return [[types[i] for i in corpus.tokens[start:end]] for start, end in bounds]

@@ -390,6 +390,6 @@ class Pretrainer:
                 average.lerp_(parameter, weight)
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The tensors of a checkpoint: those that all processes have in common, and those of this process's rows."""
+        """Return the tensors of a checkpoint: those that all processes have in common, and those of this one's rows."""
         common = common_tensors(self.objective, self.optimizer, {"average": self.average, "best": self.best})
         return common, row_tensors(self.state, self.batches.streams)

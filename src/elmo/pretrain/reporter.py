@@ -121,7 +121,7 @@ class Reporter:
         )
 
     def _summary(self) -> Row:
-        """The metrics of all steps since the last row."""
+        """Return the metrics of all steps since the last row."""
         run, progress = self._run, self._run.progress
         losses = [total / progress.num_summed for total in progress.loss_sums]
         predictions = progress.num_summed * run.predictions_per_step
@@ -138,14 +138,14 @@ class Reporter:
         return row
 
     def _best_text(self) -> str:
-        """What the progress line says of the best step."""
+        """Return what the progress line says of the best step."""
         progress = self._run.progress
         if progress.best_perplexity is None:
             return ""
         return f", held-out {perplexity_text(progress.best_perplexity, 1)} at best, step {progress.best_step:,}"
 
     def _expected_steps(self) -> int:
-        """The step at which training is expected to end, at its pace so far."""
+        """Return the step at which training is expected to end, at its pace so far."""
         minutes, progress = self._run.recipe.training.max_minutes, self._run.progress
         if minutes is None:
             return self._run.total_steps

@@ -289,7 +289,7 @@ def _read_start(folder: Path) -> Start | None:
 
 
 def is_begun_with(folder: Path, model: Model) -> bool:
-    """Whether the folder holds a run that began with exactly this model."""
+    """Return whether the folder holds a run that began with exactly this model."""
     begun = _read_start(folder)
     return begun is not None and begun.checksum == Start.of(model).checksum
 

@@ -184,13 +184,13 @@ def _size_of(folder: Path) -> int:
 
 
 def _is_of(folder: Path, facts: dict[str, Any]) -> bool:
-    """Whether the description of the index contains these facts."""
+    """Return whether the description of the index contains these facts."""
     known = cast("dict[str, Any]", read_json(folder / DESCRIPTION))
     return facts.items() <= known.items()
 
 
 def _has_same_tags(folder: Path, other: Path) -> bool:
-    """Whether the texts of two indexes have the same parts of speech, or neither has any."""
+    """Return whether the texts of two indexes have the same parts of speech, or neither has any."""
     ours, theirs = (path / TAGS for path in (folder, other))
     return ours.exists() == theirs.exists() and (not ours.exists() or filecmp.cmp(ours, theirs, shallow=False))
 

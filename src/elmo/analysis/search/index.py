@@ -52,7 +52,7 @@ def part_name(number: int) -> str:
 
 
 def is_index(folder: str | Path) -> bool:
-    """Whether the description in this folder says that it is an index built by `elmo index`."""
+    """Return whether the description in this folder says that it is an index built by `elmo index`."""
     return _find_description(Path(folder)) is not None
 
 

@@ -26,7 +26,7 @@ def _lower(text: str) -> str:
 
 
 def _upper(text: str) -> str:
-    """The same for upper case, which leaves "ß" as it is."""
+    """Do the same for upper case, which leaves "ß" as it is."""
     return "".join(up if len(up := letter.upper()) == 1 else letter for letter in text)
 
 
