@@ -12,9 +12,11 @@ from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.task import Task
 from elmo.text.suspicion import MOST_TOKENS, note_on_words
 
-MOST_IN_BOTH, FEWEST_SENTENCES = 0.5, 50
-"""With a larger share of sentences that are in the training set, too, a dev set says little. Of fewer sentences than
-this nothing is said."""
+MOST_IN_BOTH = 0.5
+"""A dev set gets a note if a larger share of its sentences is in the training set, too."""
+
+FEWEST_SENTENCES = 50
+"""Nothing is said about a dev set of fewer sentences."""
 
 
 def notes_on_data(
@@ -31,7 +33,7 @@ def notes_on_data(
         recipe: Its recipe.
         bilm: The biLM; None without ELMo.
         train: The name of the training set's file, and its examples.
-        dev: The same of the dev set.
+        dev: The same for the dev set.
     """
     (train_file, learned), (dev_file, measured) = train, dev
     on_train = [task.note_on_train(learned)]

@@ -160,7 +160,7 @@ def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[An
 
 
 class _Lists(dict[str, list[str]]):
-    """Lists of strings by name, with an error message of our own for a name that is missing."""
+    """Lists of strings by name. The error for a name that is missing says which file is damaged."""
 
     def __init__(self, lists: dict[str, list[str]], path: Path) -> None:
         super().__init__(lists)

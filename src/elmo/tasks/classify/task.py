@@ -28,7 +28,7 @@ from elmo.text.tokenizers import Tokenizer, get_tokenizer
 from elmo.wording import counted
 
 FEWEST_TEXTS = 20
-"""With fewer texts, a label that occurs once says little."""
+"""Nothing is said about the labels of fewer texts: one that occurs once is then no sign of a mistake."""
 
 
 class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):

@@ -35,7 +35,7 @@ class StaticVectors(NamedTuple):
 
 
 class FileWords(NamedTuple):
-    """What a recipe's files of vectors have of the words of a task's data.
+    """Which words a recipe's files have vectors for, and how much of a task's data these are.
 
     Attributes:
         words: The words that a model keeps, in the order of the files.

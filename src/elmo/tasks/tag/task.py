@@ -17,7 +17,10 @@ from elmo.text.conllu import EMPTY
 from elmo.text.tokenizers import Tokenizer
 
 MOST_UNKNOWN = 0.1
-"""There are few parts of speech, so hardly any word of a dev set has one that the training set lacks."""
+"""A dev set gets a note if a larger share of its words has a part of speech that the training set lacks.
+
+There are few parts of speech, so hardly any word should have a new one.
+"""
 
 
 class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
