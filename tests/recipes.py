@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from elmo.formats.model import Model
-from elmo.tasks.elmo.input import make_elmo_input, make_elmo_layers
+from elmo.tasks.elmo.input import ElmoInput, make_elmo_layers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.training.recipes import read_recipe
 
@@ -31,5 +31,5 @@ def recipe_maker(kind: type[Recipe], task: str, small: Mapping[str, object]) -> 
 def make_task_model(task: Any, recipe: TaskRecipe, examples: Sequence[Any], bilm: Model | None = None) -> Any:
     """Make a model of a task as the first seed does, with the vocabularies of `examples`."""
     torch.manual_seed(0)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
+    elmo = ElmoInput(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     return task.model(recipe, task.vocabularies(examples, recipe), elmo)

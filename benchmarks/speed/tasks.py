@@ -29,7 +29,7 @@ from elmo.formats.model import Model
 from elmo.nn.devices import use_device
 from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.elmo.cache import LiveLayers
-from elmo.tasks.elmo.input import FrozenLayers, make_elmo_input, make_elmo_layers
+from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, make_elmo_layers
 from elmo.tasks.prediction import predict
 from elmo.tasks.task import Task
 from elmo.tasks.trainer import Trainer
@@ -75,7 +75,7 @@ class Bench:
     def measure(self, kind: str, bilm: Model | None, layers: FrozenLayers | None, folder: Path) -> list[dict[str, Any]]:
         """Return medians of training and of prediction."""
         torch.manual_seed(0)
-        elmo = make_elmo_input(bilm, self.recipe.elmo, layers)
+        elmo = ElmoInput(bilm, self.recipe.elmo, layers)
         model = self.task.model(self.recipe, self.vocabularies, elmo)
         self.task.initialize(model, self.recipe)
         model.to(self.device)

@@ -12,7 +12,7 @@ from torch import nn
 
 from elmo.errors import ElmoError
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS, load_weights
-from elmo.tasks.elmo.input import make_elmo_input
+from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
 from elmo.tasks.trainer import Averages, Trainer
 from elmo.training.metrics import read_rows
@@ -22,7 +22,7 @@ Recipe = Callable[..., NerRecipe]
 
 def make_trainer(folder: Path, recipe: NerRecipe, examples: list[NerExample]) -> Trainer[NerExample, Spans]:
     torch.manual_seed(0)
-    model = TASK.model(recipe, TASK.vocabularies(examples, recipe), make_elmo_input(None, recipe.elmo, None))
+    model = TASK.model(recipe, TASK.vocabularies(examples, recipe), ElmoInput(None, recipe.elmo, None))
     return Trainer(TASK, model, recipe.training, folder, examples[8:], examples[:8])
 
 

@@ -18,7 +18,7 @@ from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.nn.precision import product_dtype
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
-from elmo.tasks.elmo.input import make_elmo_input, make_elmo_layers
+from elmo.tasks.elmo.input import ElmoInput, make_elmo_layers
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
 from elmo.tasks.prediction import predict
 from elmo.tasks.task import Scores
@@ -36,7 +36,7 @@ def make_trainer(
     folder: Path, recipe: NerRecipe, examples: list[NerExample], bilm: Model | None = None, **options: Any
 ) -> Trainer[NerExample, Spans]:
     torch.manual_seed(recipe.training.seed)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
+    elmo = ElmoInput(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     model = TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
     return Trainer(TASK, model, recipe.training, folder, examples[8:], examples[:8], **options)
 

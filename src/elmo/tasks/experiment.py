@@ -25,7 +25,7 @@ from elmo.tasks.checkpoint import CHECKPOINT
 from elmo.tasks.claim import Claim, require_run_folder
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
 from elmo.tasks.elmo.cache import LiveLayers, reads_lower_case, remove_cache
-from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers, make_elmo_input, make_elmo_layers
+from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers, make_elmo_layers
 from elmo.tasks.notes import notes_on_data
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.results import Result
@@ -258,7 +258,7 @@ class Experiment:
         """Train one seed in its folder, and return its result, or None if it was interrupted."""
         seed, sets = recipe.training.seed, self.sets
         torch.manual_seed(seed)
-        elmo = make_elmo_input(self.bilm, recipe.elmo, self._make_layers())
+        elmo = ElmoInput(self.bilm, recipe.elmo, self._make_layers())
         model = self.task.model(recipe, self.vocabularies, elmo)
         self.task.initialize(model, recipe)
         model.to(self.device)

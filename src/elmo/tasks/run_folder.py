@@ -26,7 +26,7 @@ from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.checkpoint import WEIGHTS, put_weights
-from elmo.tasks.elmo.input import make_elmo_input, make_elmo_layers
+from elmo.tasks.elmo.input import ElmoInput, make_elmo_layers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.results import Result
 from elmo.tasks.task import TASKS, Vocabularies, get_task
@@ -94,8 +94,7 @@ class StoredRun:
             ElmoError: If the vocabularies are damaged, or the weights do not match them and the recipe.
         """
         task = get_task(self.config.task)
-        layers = make_elmo_layers(self.bilm, self.recipe.elmo, device)
-        elmo = make_elmo_input(self.bilm, self.recipe.elmo, layers)
+        elmo = ElmoInput(self.bilm, self.recipe.elmo, make_elmo_layers(self.bilm, self.recipe.elmo, device))
         try:
             with torch.random.fork_rng(devices=[]):  # the first weights are random, and are replaced below
                 model = task.model(self.recipe, self.vocabularies, elmo).to(device)

@@ -17,7 +17,7 @@ from elmo.errors import ElmoError
 from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import choose_words, find_words, read_vectors, set_word_vectors
-from elmo.tasks.elmo.input import make_elmo_input
+from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.ner.task import NerRecipe
 from elmo.tasks.recipe import WordsConfig
@@ -235,7 +235,7 @@ def test_vectors_of_a_file_are_trained_if_the_recipe_says_so(
 ) -> None:
     small = {"lstm.size": 4, "lstm.layers": 1} if task == "srl" else {"lstm": [4]}
     recipe = load_task_recipe(task, None, {**small, "words.vectors": "v.txt", "words.trainable": trainable})
-    model = get_task(task).model(recipe, {"words": ["a"], **known}, make_elmo_input(None, recipe.elmo, None))
+    model = get_task(task).model(recipe, {"words": ["a"], **known}, ElmoInput(None, recipe.elmo, None))
     words = model.get_submodule("words")
     assert isinstance(words, WordEmbedding)
     assert words.weight.requires_grad == trainable

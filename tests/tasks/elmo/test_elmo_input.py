@@ -24,7 +24,7 @@ from elmo.formats import Model
 from elmo.nn.precision import own_products, product_dtype
 from elmo.targets import unfinished_folder
 from elmo.tasks.elmo.cache import LiveLayers, as_read
-from elmo.tasks.elmo.input import ElmoInput, make_elmo_input, make_elmo_layers
+from elmo.tasks.elmo.input import ElmoInput, make_elmo_layers
 from elmo.tasks.recipe import ElmoConfig
 
 SENTENCES = [["A", "new", "play", "."], ["Fußball"], ["They", "play"]]
@@ -37,7 +37,7 @@ def make(bilm: Model | None, folder: Path | None = None, **config: Any) -> ElmoI
     if folder is not None:
         assert isinstance(layers, LiveLayers)
         layers = layers.cached([*SENTENCES, *SENTENCES], folder)
-    return make_elmo_input(bilm, settings, layers)
+    return ElmoInput(bilm, settings, layers)
 
 
 def test_vectors_equal_those_of_elmos_module(bilm: Model) -> None:
@@ -86,12 +86,13 @@ def test_frozen_layers_are_not_rounded_in_training(bilm: Model) -> None:
 
     def run(sentences: Sequence[Sequence[str]]) -> list[Any]:
         seen.append(product_dtype(torch.zeros(1)))
-        return [np.zeros((3, len(sentence), 4), np.float32) for sentence in sentences]
+        shapes = ((bilm.config.num_layers, len(sentence), bilm.config.width) for sentence in sentences)
+        return [np.zeros(shape, np.float32) for shape in shapes]
 
     trained = make(bilm, vectors="trained")
     exact = trained(SENTENCES).input
     with own_products(torch.bfloat16):
-        ElmoInput(ElmoConfig(), run, 3, 4)(SENTENCES)
+        ElmoInput(bilm, ElmoConfig(), run)(SENTENCES)
         assert not torch.equal(trained(SENTENCES).input, exact)
     assert seen == [torch.float32]
 

@@ -14,7 +14,7 @@ from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
-from elmo.tasks.elmo.input import make_elmo_input
+from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe
 from elmo.training.recipes import read_recipe
 from recipes import make_task_model
@@ -94,7 +94,7 @@ def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
     settings = recipe(words__vectors=str(tmp_path / "v.txt"), words__max_words=2, words__dim=2)
     vocabularies = TASK.vocabularies(examples, settings)
     assert vocabularies["words"] == ["play", "Espoo", "new"]
-    model = TASK.model(settings, vocabularies, make_elmo_input(None, settings.elmo, None))
+    model = TASK.model(settings, vocabularies, ElmoInput(None, settings.elmo, None))
     TASK.initialize(model, settings)
     assert model.words([["Espoo", "play", "Play"]])[0].tolist() == [[3, 4], [1, 2], [1, 2]]
 

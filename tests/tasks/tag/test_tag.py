@@ -23,7 +23,7 @@ from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.tasks.common.columns import ColumnSentence, read_columns
-from elmo.tasks.elmo.input import make_elmo_input
+from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.prediction import predict
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.tag.model import LabelHead, LemmaHead, TagRecipe
@@ -238,7 +238,7 @@ def test_lemmas_of_the_training_set_are_known(examples: list[ColumnSentence]) ->
     vocabularies = TASK.vocabularies(examples, recipe)
     assert set(vocabularies["lemmas"]) == {lemma for example in examples for lemma in example.column("lemma")} - {"_"}
     older = {name: values for name, values in vocabularies.items() if name != "lemmas"}
-    TASK.model(recipe, older, make_elmo_input(None, recipe.elmo, None))
+    TASK.model(recipe, older, ElmoInput(None, recipe.elmo, None))
     assert "lemmas" not in TASK.vocabularies(examples, make_recipe(targets=["upos"]))
 
 

@@ -80,34 +80,28 @@ class ElmoInput(nn.Module):
     `elmo.vectors=live`, the biLM would otherwise run once for each question.
 
     Args:
+        bilm: The model, which has L+1 layers of width D. None without ELMo: vectors then have a width of 0.
         config: How the task uses ELMo.
-        layers: The source of L+1 layers of width D. None is for a model without ELMo, whose vectors have a width of 0.
-        num_layers: L+1.
-        width: D.
-        lowercase: Whether the biLM reads words in lower case.
+        layers: The source of the layers (see `make_elmo_layers`). None without ELMo.
     """
 
-    def __init__(
-        self,
-        config: ElmoConfig,
-        layers: FrozenLayers | TrainedLayers | None,
-        num_layers: int = 0,
-        width: int = 0,
-        *,
-        lowercase: bool = False,
-    ) -> None:
+    def __init__(self, bilm: Model | None, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None) -> None:
         super().__init__()
-        self._lowercase = lowercase
         self.config, self.layers = config, layers
-        self._width = width if layers is not None else 0
+        self._lowercase = bilm is not None and reads_lower_case(config, bilm.text)
+        self._width = 0 if bilm is None else bilm.config.width
         # Only the places that ELMo goes to have a mix. A baseline has none, so it has no unused weights.
         places = ("input", "output") if config.at == "both" else (config.at,)
-        top_only = config.layers == "top"
         self.mixes = nn.ModuleDict(
             {
-                place: ScalarMix(num_layers, top_only=top_only, layer_norm=config.layer_norm, scaled=config.gamma)
+                place: ScalarMix(
+                    bilm.config.num_layers,
+                    top_only=config.layers == "top",
+                    layer_norm=config.layer_norm,
+                    scaled=config.gamma,
+                )
                 for place in places
-                if self._width
+                if bilm is not None
             }
         )
         # An empty tensor that says which device the module is on: without ELMo, it has no parameter that would.
@@ -220,17 +214,3 @@ def make_elmo_layers(
     if config.vectors == "trained":
         return TrainedLayers(deepcopy(bilm.bilm), bilm.to_ids, state)
     return LiveLayers(Embedder(bilm, device=device), config)
-
-
-def make_elmo_input(bilm: Model | None, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None) -> ElmoInput:
-    """Make the ELMo part of a task's model, with new scalar mixes over `layers`.
-
-    Args:
-        bilm: The model that the layers come from. None without ELMo.
-        config: How the task uses ELMo.
-        layers: The source of the layers. None without ELMo.
-    """
-    if bilm is None:
-        return ElmoInput(config, layers)
-    lowercase = reads_lower_case(config, bilm.text)
-    return ElmoInput(config, layers, bilm.config.num_layers, bilm.config.width, lowercase=lowercase)
