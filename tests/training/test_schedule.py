@@ -1,10 +1,10 @@
-"""The schedule of the learning rate has a warm-up, a level part and a decay."""
+"""The learning rate has a warm-up, a level part and a decay, and no two steps share a seed."""
 
 from __future__ import annotations
 
 import pytest
 
-from elmo.training.schedule import schedule
+from elmo.training.schedule import schedule, step_seed
 
 
 def test_schedule() -> None:
@@ -13,3 +13,8 @@ def test_schedule() -> None:
     assert [schedule(x, 0.0, 1.0) for x in (0, 0.25, 1)] == pytest.approx([1, 0.75, 0])
     assert [schedule(x, 0.0, 0.0) for x in (0, 0.5, 1)] == [1, 1, 1]
     assert schedule(1.1, 0.0, 0.5) == 0, "minutes may be up a little late"
+
+
+def test_steps_of_other_seeds_and_ranks_have_other_seeds() -> None:
+    steps = [(seed, step, rank) for seed in range(3) for step in range(100) for rank in range(3)]
+    assert len({step_seed(*each) for each in steps}) == len(steps)

@@ -43,6 +43,7 @@ from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.metrics import require_tensorboard
 from elmo.training.run_folder import checksum_of_examples
+from elmo.training.schedule import step_seed
 
 
 class Pretrainer:
@@ -250,10 +251,7 @@ class Pretrainer:
         """Train on the next batch, and count it in `progress`."""
         started, progress = time.perf_counter(), self.progress  # on Windows, other clocks tick 64 times a second
         progress.step += 1
-        # The seeds of two runs are a million steps apart, so that shorter runs share no random numbers. Those of the
-        # ranks are far apart, too: seed + rank would be the seed of the previous rank's next step.
-        seed = self.recipe.training.seed * 1_000_003 + progress.step + self.processes.rank * 2_654_435_769
-        torch.manual_seed(seed)
+        torch.manual_seed(step_seed(self.recipe.training.seed, progress.step, self.processes.rank))
         losses = self.train_on(self.batches.read(progress.step))
         self._update_average()
         # Only process 0 measures the time: that of the others includes waiting while process 0 evaluates.

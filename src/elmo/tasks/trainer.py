@@ -29,7 +29,7 @@ from elmo.tasks.recipe import TaskTrainingConfig
 from elmo.tasks.task import Scores, Task, TaskModel
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.metrics import MetricsFile, Row
-from elmo.training.schedule import schedule
+from elmo.training.schedule import schedule, step_seed
 
 E = TypeVar("E")
 P = TypeVar("P")
@@ -186,9 +186,7 @@ class Trainer(Generic[E, P]):
         """
         started, progress = time.perf_counter(), self.progress
         self.model.train()
-        # The seed of a step depends on nothing but the step, so that resumed training draws the same dropout masks.
-        # Seeds are a million apart, so runs of up to a million steps with neighboring seeds share no random numbers.
-        torch.manual_seed(self.config.seed * 1_000_003 + progress.step)
+        torch.manual_seed(step_seed(self.config.seed, progress.step))
         progress.learning_rate = self.learning_rate
         for group in self.optimizer.param_groups:
             group["lr"] = progress.learning_rate
