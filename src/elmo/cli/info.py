@@ -49,7 +49,7 @@ def command(model: str, as_json: bool) -> None:
     from elmo.schema import to_mapping
 
     # A run folder of a task contains a biLM too, in a folder of its own, but what people ask about is the task. Tasks
-    # import torch, which takes longer than everything else here, so other models are told without it.
+    # import torch, which takes longer than everything else here, so other models are described without it.
     folder = Path(model)
     if may_be_path and not is_native(folder) and ((folder / CONFIG).is_file() or any(folder.glob(f"seed-*/{CONFIG}"))):
         from elmo.tasks.run_folder import is_run, seed_folder, started_seeds

@@ -202,7 +202,7 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
         score_text = "" if score is None else f", held-out perplexity {perplexity_text(score)}"
     losses = _last_losses(run)
     if score is None and losses:
-        # The loss of a part of the vocabulary says nothing of perplexity.
+        # The loss of a part of the vocabulary says nothing about perplexity.
         is_part = training.batches.samples_negatives
         ways = "/".join(perplexity_text(value) for key, value in losses.items() if key != "loss")
         score_text = f", training loss {losses['loss']:.3f}{' (sampled)' if is_part else f', perplexity {ways}'}"

@@ -83,7 +83,7 @@ def read_unanswered(
         tokenizer = trained.tokenizer_for(None if sample is None else sample.text)
         if sample is None and tokenizer == "whitespace":
             notes.append(note_on_pipes(trained.text, [path]))
-    if sample is not None and task.takes_sentence and "conllu" in task.layouts:  # which the note may advise
+    if sample is not None and task.takes_sentence and "conllu" in task.layouts:  # the note may recommend them
         notes.append(note_on_layout(sample.text, layout if layout in SPLIT else "sentences"))
     if layout in SPLIT:
         language = language or language_of(tokenizer) or (trained.text and trained.text.language)

@@ -85,7 +85,7 @@ class _CrossEntropy(torch.autograd.Function):
             if any(ctx.needs_input_grad):
                 d_hidden[rows] = scores @ rounded
                 add_product(d_weight, scores.t(), h)
-        # That by the target's own score is less by 1, since the loss also has its negative.
+        # The derivative by the target's own score is lower by 1, since the loss also has the negative of that score.
         ctx.save_for_backward(d_hidden, target_probs - 1, d_weight, d_bias.sum(dim=0))
         return losses.sum()
 

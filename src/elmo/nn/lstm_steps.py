@@ -122,7 +122,7 @@ class Activations(NamedTuple):
     """What the forward pass keeps of the steps of a layer for the backward pass, with N tokens in all.
 
     Attributes:
-        gates: The activations of the gates i, j, f, o, (N, 4H), in the order of whoever computed them.
+        gates: The activations of the gates i, j, f, o, (N, 4H), in the order of the code that computed them.
         cell: The clipped cells c, (N, H).
         mixed: m, the input of the projection, (N, H); float32 or bfloat16. Without a projection, it is the output.
     """

@@ -11,10 +11,10 @@ from torch import Tensor
 class LayerMemory:
     """The large tensors of one layer, kept from one batch to the next.
 
-    Asking the system for fresh memory at every step of a training took a twelfth of the time of `small`. Whoever keeps
-    such a memory must finish the backward pass of a batch before the forward pass of the next, which writes over what
-    the last one left: the outputs of the layer and the gradients of its weights are gone, too. For the same reason, a
-    batch can have only one backward pass. A layer that is given no memory takes fresh memory in each pass.
+    Asking the system for fresh memory at every step of a training took a twelfth of the time of `small`. Code that
+    keeps such a memory must finish the backward pass of a batch before the forward pass of the next, which writes over
+    what the last one left: the outputs of the layer and the gradients of its weights are gone, too. For the same
+    reason, a batch can have only one backward pass. A layer that is given no memory takes fresh memory in each pass.
     """
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ class RowAdam(torch.optim.SparseAdam):
         assert parameter.grad is not None
         state, gradient = self.state[parameter], parameter.grad.coalesce()
         state["step"] += 1
-        # Both averages start from zero, which is corrected as in Adam; what keeps the divisor from zero is not.
+        # Both averages start from zero, which is corrected as in Adam, but epsilon is added to the divisor as it is.
         step_size = rate * math.sqrt(1 - betas[1] ** int(state["step"])) / (1 - betas[0] ** int(state["step"]))
         arrays = as_arrays(
             weight=parameter,

@@ -77,7 +77,7 @@ def choose_recipe(
 
 
 def _end_of(training: PretrainingConfig, num_predictions: int) -> str:
-    """Describe when a training ends whose epochs make so many predictions."""
+    """Describe when a training ends, given the number of predictions in an epoch."""
     at_most = "" if training.max_minutes is None else f", at most {training.max_minutes:g} minutes"
     if training.max_steps is not None:
         num_read = training.max_steps * training.predictions_per_step

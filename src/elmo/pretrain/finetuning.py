@@ -233,7 +233,7 @@ def _require_finetuning(folder: Path) -> None:
     require_folder(folder)
     names = sorted(path.name for path in folder.glob("[!.]*"))
     is_begun = (folder / "corpus" / DESCRIPTION).is_file()
-    # A corpus alone may be that of a start that was stopped early. Other files come after those of a training.
+    # A corpus alone may be left by a start that was stopped early. Other files are only written after a training.
     if is_begun and (names == ["corpus"] or {"softmax", "run"} & {*names}):
         return
     if others := [name for name in names if name != "corpus" or not is_begun]:

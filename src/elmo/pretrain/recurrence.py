@@ -62,7 +62,7 @@ def make_recurrence(
     if hasattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch"):  # torch before 2.10 has no warning
         torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     gc.collect()  # graphs of earlier runs, which are in cycles, own memory that this recording might be given
-    # torch records all graphs on one stream, of the device of the first. Of another device, nothing would be recorded.
+    # torch records all graphs on one stream, of the device of the first. Nothing would be recorded on another.
     recorded_on = torch.cuda.graph.default_capture_stream
     if recorded_on is not None and recorded_on.device != device:
         torch.cuda.graph.default_capture_stream = None

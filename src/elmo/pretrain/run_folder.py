@@ -44,7 +44,7 @@ So may `patience`, from one number to another.
 """
 
 _TRAINED_ON, _SHARED_AMONG = "trained on", "shared among"
-"""The entries of the card that tell of the hardware."""
+"""The entries of the card about the hardware."""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
     # The corpus has counted its types already. Without their counts gensim would read the whole text once more.
     model.build_vocab_from_freq(dict(zip(words[is_kept], counts[is_kept].tolist(), strict=True)))
     with show_progress("training", "sentences", config.epochs * corpus.num_sentences) as bar:
-        # From both totals gensim knows which share of the training is over, by which its learning rate falls.
+        # From both totals gensim computes which share of the training is over, with which its learning rate falls.
         sentences, num_words = ChunkedSentences(corpus, words, is_kept, bar), int(counts[is_kept].sum())
         model.train(sentences, total_examples=len(sentences), total_words=num_words, epochs=config.epochs)
     words = model.wv.index_to_key

@@ -42,7 +42,7 @@ def task_card(task: str, train: str, elmo: str, results: Sequence[Result], metri
         metric: The score that decides which one is the best.
     """
     best = best_of(results, metric)
-    # With one seed the table of scores says all about this model; with several it has their mean.
+    # With one seed, the table of scores is that of this model. With several, it has their means.
     rows = {
         "task": f"{task}: {TASKS[task]}",
         "trained on": train,

@@ -163,11 +163,11 @@ class Claim:
             ElmoError: If the folder holds another run or something else, or if another process trains there.
         """
         require_run_folder(self.run, len(self.seeds))
-        self.require_same()  # before the lock: whoever is to choose another folder need not wait for this one
+        self.require_same()  # before the lock: a user who has to choose another folder need not wait for it
         self.run.mkdir(parents=True, exist_ok=True)
         with alone_in(self.run):
             if len(self.seeds) > 1 and self.require_same():
-                # Each seed's own files are forgotten when it is its turn, but its biLM is where all seeds find it.
+                # The files of a seed are forgotten when its turn comes, but the biLM is here, where all seeds find it.
                 shutil.rmtree(self.run / BILM, ignore_errors=True)
             yield
 
@@ -219,7 +219,7 @@ class Claim:
         values |= {part: {name: spread(each) for name, each in scores.items()} for part, scores in summary.items()}
         write_all(
             {
-                # The first one: after a kill, the other files are then still known to be those of a run.
+                # Written first: after a kill, the other files are still known to be those of a run.
                 self.run / CONFIG: lambda path: write_config(path, replace(config, bilm=bilm), recipe),
                 self.run / VOCABULARIES: lambda path: shutil.copyfile(source / VOCABULARIES, path),
                 self.run / WEIGHTS: lambda path: shutil.copyfile(source / WEIGHTS, path),

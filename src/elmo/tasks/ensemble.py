@@ -35,8 +35,8 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
             raise ElmoError(f"{folder}: is named twice; name each run folder once")
     members = [load_run(folder, device) for folder in folders]
     task = members[0].task
-    # A task without ensembles inherits the method that raises NotImplementedError. Calling it would tell only after all
-    # members have predicted.
+    # A task without ensembles inherits a method that raises NotImplementedError. It is called when all members have
+    # predicted, which is too late.
     if type(task).combine is Task.combine:
         raise ElmoError(
             f"{folders[0]}: models of the task {task.name} cannot form an ensemble; evaluate them one by one"

@@ -77,7 +77,8 @@ class ExperimentConfig:
 
     def __post_init__(self) -> None:
         require_count("num_seeds", self.num_seeds)
-        require_seed("training.seed", self.recipe.training.seed + self.num_seeds - 1)  # the last one, before the first
+        # The last one, before the first is trained.
+        require_seed("training.seed", self.recipe.training.seed + self.num_seeds - 1)
 
 
 Sets = Mapping[str, Sequence[Any]]
@@ -189,7 +190,7 @@ class Experiment:
                     result = known[0] if known else self._train(folder, claim.recipe_of(seed))
                     if result is None:
                         return self.results
-                    (folder / CHECKPOINT).unlink(missing_ok=True)  # which a kill may also leave next to the results
+                    (folder / CHECKPOINT).unlink(missing_ok=True)  # a kill may have left it next to the results
                 self.results.append(result)
             if config.num_seeds > 1:
                 claim.keep_best(self.results, self.task.metric)
@@ -223,7 +224,7 @@ class Experiment:
             bilm = BILM if config.with_bilm else source
         sets = {name: checksum_of_examples(examples) for name, examples in self.sets.items()}
         run_config = RunConfig(FORMAT, config.task, bilm=bilm, fingerprint=checksum, **sets)
-        # A run records whether its biLM reads words in lower case, also if the recipe leaves that to the biLM.
+        # A run records whether its biLM reads words in lower case, even if the recipe leaves that to the biLM.
         lowercase = reads_lower_case(recipe.elmo, self.bilm and self.bilm.text)
         recipe = replace(recipe, elmo=replace(recipe.elmo, lowercase=lowercase))
         seeds = range(recipe.training.seed, recipe.training.seed + config.num_seeds)

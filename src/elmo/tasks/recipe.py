@@ -107,8 +107,8 @@ class TaskTrainingConfig:
     """
 
     share: float = 1.0
-    # Patience counts epochs. With a tenth of a small training set these are a few steps, and training would end long
-    # before the model has learned anything: this makes epochs of few examples as long as those of many.
+    # Patience counts epochs. With a tenth of a small training set, an epoch has only a few steps, and training would
+    # end long before the model has learned anything. This makes epochs of few examples as long as those of many.
     epoch_steps: int = 1
     batch_size: int = 32
     optimizer: str = "adam"

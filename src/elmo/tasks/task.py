@@ -279,7 +279,7 @@ def parse_pieces(
     for number, (line, text) in enumerate(pieces):
         with placing(f"{shown_name(path)}, line {line}"):
             example = task.named(task.parse(text, tokenize), name, number)
-        # A line may look blank and have characters without width, of which no tokenizer makes a token.
+        # A line that looks blank may hold characters without width, of which no tokenizer makes a token.
         if not task.takes_sentence or task.length(example):
             yield example
 

@@ -48,8 +48,8 @@ class TrainedTask(Generic[E, P]):
         """Return the name of the tokenizer for plain text that is predicted together.
 
         It is that of the task's files. If those have tokens already, it is that of the biLM's training text, unless
-        the sample looks tokenized already, with spaces around its punctuation marks. A warning tells of a sample that
-        looks like raw text for which no tokenizer is known.
+        the sample looks tokenized already, with spaces around its punctuation marks. If the sample looks like raw text
+        and no tokenizer is known for it, there is a warning.
 
         Args:
             sample: The beginning of the text, or all of it. None if it can't be looked at, and is then taken for

@@ -115,7 +115,7 @@ def read_rows(path: Path, key: str = "step", columns: Collection[str] = ()) -> l
     Raises:
         ElmoError: If the file holds anything else; it names the line.
     """
-    # What is not UTF-8 gets escapes, which are no figures. An error of decoding would be of a block and not of a line.
+    # What is not UTF-8 gets escapes, which are no figures. A decoding error would name a block, and not a line.
     with path.open(newline="", encoding="utf-8", errors="backslashreplace") as file:
         reader = csv.DictReader(line for line in file if line.endswith("\n"))
         try:

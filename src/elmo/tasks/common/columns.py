@@ -29,7 +29,7 @@ class ColumnSentence:
     Attributes:
         tokens: The forms of the words.
         names: The names of the columns.
-        lines: The lines, comments and the like included.
+        lines: All lines, including comments.
         places: The index of each word's line.
     """
 

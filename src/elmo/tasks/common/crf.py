@@ -61,7 +61,7 @@ class CRF(nn.Module):
         """Return the score of the `tags` of each row (B,)."""
         chosen = emissions.gather(2, tags.unsqueeze(2)).squeeze(2)
         moves = self.transitions[tags[:, :-1], tags[:, 1:]]
-        # What leaves a sequence is the tag at its own last token, which in shorter rows is not the last column.
+        # A sequence ends with the tag of its own last token, which in shorter rows is not in the last column.
         last = tags.gather(1, mask.sum(dim=1, keepdim=True) - 1).squeeze(1)
         inner = torch.where(mask, chosen, 0).sum(dim=1) + torch.where(mask[:, 1:], moves, 0).sum(dim=1)
         return self.start[tags[:, 0]] + inner + self.end[last]

@@ -110,8 +110,8 @@ class CharacterEmbedding(nn.Module):
             maxima: list[Tensor] = []
             for convolution in convolutions:
                 windows = convolution(vectors)
-                # How many windows of nothing but padding a token has depends on the longest token next to it. Dropout
-                # makes them differ, so that more of them would have a larger maximum: only the first one counts.
+                # The longer the longest token of a block is, the more windows of padding alone the others have.
+                # Dropout makes these differ, and more of them would have a larger maximum: only the first one counts.
                 is_behind = torch.arange(windows.shape[2], device=windows.device) > own.unsqueeze(1)
                 maxima.append(windows.masked_fill(is_behind.unsqueeze(1), -torch.inf).amax(dim=2))
             parts.append(ACTIVATIONS[self.encoder.activation](torch.cat(maxima, dim=1)))

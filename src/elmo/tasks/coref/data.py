@@ -198,7 +198,7 @@ class _Reader:
         pieces = [] if mark in NO_MENTION else mark.split("|")
         for piece in pieces:
             if piece[0] == "(":
-                self.clusters[piece.strip("()")]  # clusters are in the order of their first mentions' begins
+                self.clusters[piece.strip("()")]  # clusters are in the order in which their first mentions begin
                 self.begun[piece.strip("()")].append(place)
         for piece in pieces:
             name = piece.strip("()")

@@ -63,7 +63,7 @@ def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tupl
             links += size - 1
             shares += size * common[number, place] / np.array([len(key[number]), len(cluster)])
     sizes = np.array([*map(len, key)])[:, None] + np.array([*map(len, response)])
-    # CEAF-e gives each cluster of the key to at most one of the response, so that they have most in common altogether.
+    # CEAF-e pairs each cluster of the key with at most one of the response, such that pairs share most overall.
     similarity = 2 * common / sizes
     similar = similarity[linear_sum_assignment(similarity, maximize=True)].sum()
     yield "mentions", np.array([len(cluster_of), right, len(distinct), right])

@@ -136,7 +136,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         what is left, and for the vectors of these. Its sentences know nothing of each other until pairs are scored.
         """
         pieces = self._cut(document.sentences)
-        # Of a single piece everything is kept. Of several, that would take too much memory.
+        # A single piece is kept as a whole. With several pieces, that would take too much memory.
         kept = [self.score_spans(pieces[0])] if len(pieces) == 1 else None
         candidates, scores = _join(kept or map(self.score_spans, pieces))
         number = max(1, int(self.recipe.spans.per_word * document.starts[-1]))

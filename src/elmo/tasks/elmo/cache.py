@@ -155,7 +155,7 @@ class LiveLayers:
 
     def _fingerprint(self, texts: Sentences) -> str:
         """Return a checksum of everything that the numbers depend on: model, precision, state, number type and text."""
-        # The text and its order belong to it, since the file holds numbers only and nothing that says what they are of.
+        # The text and its order count, too, since the file holds only numbers, and not the sentences they belong to.
         model = self.embedder.warm_fingerprint if self.config.state == "warm" else self.embedder.fingerprint
         facts = [model, self.embedder.precision, self.config.state, self.config.cache_dtype]
         text = json.dumps([facts, texts]).encode()

@@ -120,7 +120,7 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
     layouts = ("conllu",)
 
     def read(self, path: str, recipe: NerRecipe) -> list[NerExample]:
-        """Read the sentences of a CoNLL file, or of one of CoNLL-U, which is told by its name."""
+        """Read the sentences of a CoNLL file, or of one of CoNLL-U, which is recognized by its name."""
         if is_conllu(path):
             return _read_conllu(path, recipe.misc_key)
         sentences = read_conll(path, recipe.token_column)

@@ -59,7 +59,7 @@ class BiGRU(nn.Module):
 
 def _take_tokens(x: Tensor, places: Tensor) -> Tensor:
     """Return the tokens of `x` (B, T, D) that stand at `places` (B, T) of their sentences."""
-    # As `take_along_dim`, which takes eight times as long, because it has an index for each number of a token.
+    # The same as `take_along_dim`, which takes eight times as long, because it has an index for each number of a token.
     first = x.shape[1] * torch.arange(len(x), device=x.device).unsqueeze(1)
     return x.flatten(0, 1).index_select(0, (first + places).flatten()).view_as(x)
 

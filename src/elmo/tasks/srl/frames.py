@@ -147,7 +147,7 @@ def _parse(rows: Sequence[NumberedFields], columns: FrameFormat, where: str) -> 
                 f"{where} {number}: {counted(len(fields), 'column')}, but the sentence's first line has {width}; all "
                 "lines of a sentence have a column for each of its predicates"
             )
-    # The first line's width says how many predicates the sentence has: all columns between the others are predicates'.
+    # The width of the first line says how many predicates there are: each has a column, between the others.
     places = range(columns.roles, width - columns.behind)
     tokens = tuple(fields[columns.token] for _, fields in rows)
     frames: list[Frame] = []

@@ -37,8 +37,8 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
 
     def read_train(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
         """Read each predicate as an example of its own, with its sentence."""
-        # Batches are of so many predicates, as published. Each example still says where the other predicates of its
-        # sentence are: with `training.share` some are left out, and must not count as words that are no predicates.
+        # The published size of batches is a number of predicates. Each example still says where the other predicates of
+        # its sentence are: with `training.share` some are left out, and must not count as words that are no predicates.
         sentences = ((e.tokens, e.frames or ()) for e in self.read(path, recipe))
         return [
             SrlExample(tokens, (frame,), tuple(each.predicate for each in frames))
@@ -62,7 +62,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         self, train: Sequence[SrlExample], recipe: SrlRecipe, file_words: FileWords | None = None
     ) -> Vocabularies:
         """Return `roles`, `predicates` (how often each form is one) and `words` with a vector of their own."""
-        # By sentence, which is as many examples as it has predicates, but counts once.
+        # A sentence is in as many examples as it has predicates, but is counted once.
         places: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for example in train:
             places[example.tokens].update(example.places or (frame.predicate for frame in example.frames or ()))

@@ -128,7 +128,7 @@ class LemmaHead(LabelHead):
 
     def label_id(self, form: str, value: str) -> int:
         """Return the id of the rule of a word."""
-        # To find a rule takes longer than all else here, and the same words come again in each epoch.
+        # Finding a rule takes longer than anything else here, and the same words come again in each epoch.
         if (form, value) not in self._known:
             known = form == EMPTY or value != EMPTY
             self._known[form, value] = super().label_id(form, str(LemmaRule.of(form, value))) if known else IGNORED
@@ -151,7 +151,7 @@ class LemmaHead(LabelHead):
         ordered, ids = scores.sort(descending=True)
         for score, id in zip(ordered.tolist(), ids.tolist(), strict=True):
             if score + self._bonus <= highest:
-                break  # as no other rule can be better
+                break  # no other rule can be better
             lemma = self.rules[id].apply(form)
             if lemma is not None:
                 score += self._bonus * (lemma in self._lemmas)
