@@ -1,9 +1,8 @@
-"""What all tests share: markers that skip tests and say why, tiny sizes, and a single thread."""
+"""What all tests share: markers that skip tests and say why, a small model, and a single thread."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from bridge import make_config
 from commands import run_main
 from elmo import formats
-from elmo.config import BiLMConfig
 from elmo.embed import Embedder
 from levels import level
 from make_bilm_hdf5 import make
@@ -108,9 +105,3 @@ def model(model_folder: Path) -> Embedder:
 def shared() -> Path:
     """Return the folder of published fixtures and corpora next to the repository, for tests marked `external`."""
     return SHARED
-
-
-@pytest.fixture
-def tiny_config() -> Callable[..., BiLMConfig]:
-    """Return a function that makes tiny sizes, as in `tiny_config()`, or `tiny_config("no_highway", n_layers=3)`."""
-    return make_config

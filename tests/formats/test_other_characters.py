@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 import make_allennlp
 import make_nlpl
 import make_tensorflow
+from bridge import make_config
 from elmo import formats
-from elmo.config import BiLMConfig
 from elmo.errors import ElmoError
 from elmo.formats.native_files import CONFIG, WEIGHTS
 from make_bilm_hdf5 import OPTIONS_FILE, Weights, make, make_options, make_weights, write
@@ -116,7 +116,7 @@ def test_native_folders(num_rows: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("num_rows", OTHERS)
-def test_sizes_in_memory(num_rows: int, tiny_config: Callable[..., BiLMConfig]) -> None:
+def test_sizes_in_memory(num_rows: int) -> None:
     with pytest.raises(ElmoError, match=rf"n_characters: {num_rows} is neither 261 nor 262.*UTF-8 bytes"):
-        dataclasses.replace(tiny_config().char_cnn, n_characters=num_rows)
-    assert dataclasses.replace(tiny_config().char_cnn, n_characters=261).n_characters == 262
+        dataclasses.replace(make_config().char_cnn, n_characters=num_rows)
+    assert dataclasses.replace(make_config().char_cnn, n_characters=261).n_characters == 262

@@ -1,12 +1,11 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from bridge import build
-from elmo.config import BiLMConfig
+from bridge import build, make_config
 from elmo.errors import ElmoError
 from elmo.formats.elmo import batch_to_ids
 from elmo.nn.bilm import BiLM
@@ -423,16 +422,16 @@ def test_ids_may_have_few_bits() -> None:
         assert torch.equal(found[0], wanted[0])
 
 
-def test_words_of_another_width_are_refused(tiny_config: Callable[..., BiLMConfig]) -> None:
+def test_words_of_another_width_are_refused() -> None:
     """Words that `batch_to_ids` cut shorter than the model reads them would silently get other vectors."""
-    config = tiny_config()
+    config = make_config()
     room, layer = config.char_cnn.max_characters_per_token, ElmoModule(BiLM(config), 1)
     with pytest.raises(ElmoError, match=rf"`inputs`: {room - 1} characters per word, but the model reads {room}; make"):
         layer(batch_to_ids([["a", "word"]], room - 1))
 
 
-def test_a_single_sentence_is_not_a_batch(tiny_config: Callable[..., BiLMConfig]) -> None:
-    layer = ElmoModule(BiLM(tiny_config()), 1)
+def test_a_single_sentence_is_not_a_batch() -> None:
+    layer = ElmoModule(BiLM(make_config()), 1)
     with pytest.raises(ElmoError, match=r"`inputs`: expected \(…, T, C\) with a batch axis and C ≥ 3, found \(2, 50\)"):
         layer(batch_to_ids([["a", "word"]])[0])
     with pytest.raises(ElmoError, match=r"^`max_characters`: 2 has no room for a character; use 3 or more$"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmo.config import BiLMConfig
+from bridge import make_config
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import Model, load
@@ -21,7 +21,7 @@ from elmo.nn.softmax import AdaptiveSoftmax, Softmax
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import Recipe
-from elmo.schema import from_mapping
+from elmo.text.characters import encode_words
 from elmo.text.corpus import Corpus
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.metrics import read_rows
@@ -30,23 +30,12 @@ SENTENCES = [["a", "b", "zebra"], ["c"], ["b", "b", "a", "c", "a"], ["zebra", "a
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c"])
 
 
-def make_model(tiny_config: object, bidirectional: bool = True, adaptive: bool = False) -> Model:
+def make_model(variant: str = "base", adaptive: bool = False) -> Model:
     """Return a model of six words. An adaptive softmax has two of them in its head, and one cluster of four."""
     torch.manual_seed(0)
-    config = tiny_config()  # type: ignore[operator]
-    if not bidirectional:
-        config = from_mapping(
-            BiLMConfig, {"char_cnn": _plain(config.char_cnn), "lstm": _plain(config.lstm), "bidirectional": False}, ""
-        )
-    bilm = BiLM(config)
-    size = len(VOCABULARY), config.lstm.projection_dim
+    bilm = BiLM(make_config(variant))
+    size = len(VOCABULARY), bilm.config.lstm.projection_dim
     return Model(bilm, AdaptiveSoftmax(*size, [2]) if adaptive else Softmax(*size), VOCABULARY)
-
-
-def _plain(config: object) -> dict[str, object]:
-    from elmo.schema import to_mapping
-
-    return to_mapping(config)
 
 
 def log_distribution(model: Model, context: np.ndarray) -> np.ndarray:
@@ -73,8 +62,6 @@ def log_probability(model: Model, sentence: list[str]) -> tuple[float, float]:
 
 def predictions(model: Model, sentence: list[str]) -> tuple[list[float], list[float]]:
     """Return the log probabilities of the tokens and `</S>`, and of `<S>` and the tokens, of one sentence alone."""
-    from elmo.text.characters import encode_words
-
     words = ["<S>", *sentence, "</S>"]
     characters = torch.from_numpy(encode_words(words))
     layers, _ = model.bilm(characters, torch.arange(len(words))[None], torch.tensor([len(words)]))
@@ -93,11 +80,9 @@ def predictions(model: Model, sentence: list[str]) -> tuple[list[float], list[fl
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 32])
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_zero_state_scores_are_those_of_each_sentence_alone(
-    tiny_config: object, adaptive: bool, batch_size: int
-) -> None:
+def test_zero_state_scores_are_those_of_each_sentence_alone(adaptive: bool, batch_size: int) -> None:
     """1e-5 is float32 rounding of sums near 10."""
-    model = make_model(tiny_config, adaptive=adaptive)
+    model = make_model(adaptive=adaptive)
     scores = list(score_sentences(model, SENTENCES, "zero", batch_size))
     for score, sentence in zip(scores, SENTENCES, strict=True):
         assert score.log_probabilities == pytest.approx(log_probability(model, sentence), abs=1e-5)
@@ -107,17 +92,17 @@ def test_zero_state_scores_are_those_of_each_sentence_alone(
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_each_prediction_is_scored_in_the_order_of_the_text(tiny_config: object, batch_size: int) -> None:
-    model = make_model(tiny_config)
+def test_each_prediction_is_scored_in_the_order_of_the_text(batch_size: int) -> None:
+    model = make_model()
     for score in score_sentences(model, SENTENCES, "zero", batch_size):
         for found, expected in zip(score.predictions, predictions(model, list(score.tokens)), strict=True):
             assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_warm_sentences_start_where_the_model_says(tiny_config: object) -> None:
+def test_warm_sentences_start_where_the_model_says() -> None:
     """If the warm state is what one sentence left, every sentence is scored as if it followed that one with a carried
     state. A warm state does not change the scores from zeros."""
-    model = make_model(tiny_config)
+    model = make_model()
     model.warm_state = mean_state(model, SENTENCES[:1])
     warm = list(score_sentences(model, SENTENCES, "warm", batch_size=2))
     for sentence, score in zip(SENTENCES, warm, strict=True):
@@ -129,14 +114,12 @@ def test_warm_sentences_start_where_the_model_says(tiny_config: object) -> None:
     assert list(score_sentences(plain, SENTENCES, "zero", batch_size=2)) == zero
 
 
-def test_carried_state_is_that_of_one_long_stream(tiny_config: object) -> None:
+def test_carried_state_is_that_of_one_long_stream() -> None:
     """In batches of one, the forward LSTM reads <S> a b zebra <S> c … as in training, with no </S> in between."""
-    model = make_model(tiny_config)
+    model = make_model()
     scores = list(score_sentences(model, SENTENCES, "carry", batch_size=1))
     stream = [word for sentence in SENTENCES for word in ["<S>", *sentence]]
     targets = [VOCABULARY.id(word) for sentence in SENTENCES for word in [*sentence, "</S>"]]
-    from elmo.text.characters import encode_words
-
     layers, _ = model.bilm(
         torch.from_numpy(encode_words(stream)), torch.arange(len(stream))[None], torch.tensor([len(stream)])
     )
@@ -170,8 +153,8 @@ def test_heldout_perplexity_is_of_the_whole_vocabulary(
     assert row["heldout_perplexity"] == pytest.approx(math.sqrt(np.prod(directions)), rel=1e-5)
 
 
-def test_summary_counts_predictions_and_oov(tiny_config: object) -> None:
-    model = make_model(tiny_config)
+def test_summary_counts_predictions_and_oov() -> None:
+    model = make_model()
     scores = list(score_sentences(model, [*SENTENCES, []], "zero"))
     result = Perplexity.of(scores)
     assert (result.num_sentences, result.num_tokens, result.num_oov) == (5, 13, 2)
@@ -182,15 +165,15 @@ def test_summary_counts_predictions_and_oov(tiny_config: object) -> None:
     assert result.mean == pytest.approx(math.sqrt(result.directions[0] * result.directions[1]))
 
 
-def test_one_direction_has_one_figure(tiny_config: object) -> None:
-    model = make_model(tiny_config, bidirectional=False)
+def test_one_direction_has_one_figure() -> None:
+    model = make_model("one_direction")
     result = Perplexity.of(score_sentences(model, SENTENCES, "zero"))
     assert result.directions == (result.mean,)
 
 
-def test_untrained_model_is_near_uniform(tiny_config: object) -> None:
+def test_untrained_model_is_near_uniform() -> None:
     """With softmax weights of zero, every word has a probability of 1/6."""
-    model = make_model(tiny_config)
+    model = make_model()
     assert isinstance(model.softmax, Softmax)
     torch.nn.init.zeros_(model.softmax.weight)
     assert Perplexity.of(score_sentences(model, SENTENCES)).mean == pytest.approx(6.0)
@@ -205,26 +188,26 @@ def test_untrained_model_is_near_uniform(tiny_config: object) -> None:
         (("softmax", "vocabulary"), "zeros", "`state`: 'zeros' is none of zero, carry, warm"),
     ],
 )
-def test_what_cannot_be_scored_is_refused(parts: tuple[str, ...], state: Any, says: str, tiny_config: object) -> None:
-    model = make_model(tiny_config)
+def test_what_cannot_be_scored_is_refused(parts: tuple[str, ...], state: Any, says: str) -> None:
+    model = make_model()
     with pytest.raises(ElmoError, match=says):
         next(score_sentences(Model(model.bilm, *(getattr(model, part) for part in parts)), SENTENCES, state))
 
 
 @pytest.mark.parametrize("batch_size", [0, -1])
-def test_a_batch_of_nothing_is_refused(batch_size: int, tiny_config: object) -> None:
+def test_a_batch_of_nothing_is_refused(batch_size: int) -> None:
     with pytest.raises(ElmoError, match=f"`batch_size`: {batch_size}"):
-        next(score_sentences(make_model(tiny_config), SENTENCES, batch_size=batch_size))
+        next(score_sentences(make_model(), SENTENCES, batch_size=batch_size))
 
 
-def test_text_without_tokens_is_refused(tiny_config: object) -> None:
+def test_text_without_tokens_is_refused() -> None:
     with pytest.raises(ElmoError, match="holds no tokens"):
-        Perplexity.of(score_sentences(make_model(tiny_config), [[], []]))
+        Perplexity.of(score_sentences(make_model(), [[], []]))
 
 
-def test_boundaries_in_the_text_are_left_out(tiny_config: object) -> None:
+def test_boundaries_in_the_text_are_left_out() -> None:
     """`elmo prepare` leaves them out as well. An `<UNK>` in the text counts as a word outside of the vocabulary."""
-    model = make_model(tiny_config)
+    model = make_model()
     marked = [["<S>", *sentence, "</S>"] for sentence in SENTENCES]
     wanted = list(score_sentences(model, SENTENCES))
     assert list(score_sentences(model, [*marked, ["<S>", "</S>"]])) == wanted
@@ -232,11 +215,10 @@ def test_boundaries_in_the_text_are_left_out(tiny_config: object) -> None:
     assert Perplexity.of(score_sentences(model, replaced)).num_oov == Perplexity.of(wanted).num_oov == 2
 
 
-def test_arrays_are_sentences_too(tiny_config: object) -> None:
-    model = make_model(tiny_config)
-    arrays = [np.array(sentence) for sentence in SENTENCES if sentence]
-    lists = [sentence for sentence in SENTENCES if sentence]
-    found, expected = (list(score_sentences(model, given, "zero")) for given in (arrays, lists))
+def test_arrays_are_sentences_too() -> None:
+    model = make_model()
+    arrays = [np.array(sentence) for sentence in SENTENCES]
+    found, expected = (list(score_sentences(model, given, "zero")) for given in (arrays, SENTENCES))
     assert found == expected
 
 
@@ -249,7 +231,7 @@ def test_arrays_are_sentences_too(tiny_config: object) -> None:
         (["a", 3], "token 3 is not a string"),
     ],
 )
-def test_what_is_no_sentence_is_refused(sentence: Any, says: str, tiny_config: object) -> None:
+def test_what_is_no_sentence_is_refused(sentence: Any, says: str) -> None:
     """A generator was taken for an empty sentence, since looking for the boundaries had used it up."""
     with pytest.raises(ElmoError, match=f"^sentence 1: {says}"):
-        list(score_sentences(make_model(tiny_config), [["a"], sentence]))
+        list(score_sentences(make_model(), [["a"], sentence]))
