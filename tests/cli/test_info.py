@@ -22,7 +22,7 @@ import make_bilm_hdf5
 import make_many_langs
 import make_nlpl
 import make_tensorflow
-from bridge import make_model
+from bridge import assert_equal, make_model
 from commands import RunMain, run
 from elmo import formats
 from elmo.cli.main import cli
@@ -58,7 +58,10 @@ def make_unicode(folder: Path) -> Path:
 
 FORMATS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "native": (make_native, "native: model holds config.json"),
-    "bilm": (lambda folder: make_bilm_hdf5.make(folder)[0], "bilm HDF5: lm_weights.hdf5 holds 'char_embed'"),
+    "bilm": (
+        lambda folder: make_bilm_hdf5.make(folder)[0],
+        "bilm HDF5: lm_weights.hdf5 holds 'char_embed' and 'RNN_0', sizes from options.json",
+    ),
     "nlpl": (make_zip, "archive: model.zip holds bilm HDF5: model.hdf5 holds 'char_embed'"),
     "tensorflow": (make_checkpoint, "TensorFlow checkpoint: model.ckpt_batch-7.index lists 'lm/char_embed'"),
     "allennlp": (make_archive, "archive: model.tar.gz holds AllenNLP: weights.th holds an Elmo"),
@@ -90,9 +93,8 @@ def test_convert_keeps_every_number(kind: str, target: str, tmp_path: Path) -> N
     result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "copy"), "--to", target])
     assert result.exit_code == 0, result.output
     found, wanted = formats.load(tmp_path / "copy"), formats.load(source)
-    for name, tensor in wanted.bilm.state_dict().items():
-        assert torch.equal(found.bilm.state_dict()[name], tensor), name
-    assert (found.softmax is None) == (wanted.softmax is None)
+    assert_equal(found.bilm, wanted.bilm)
+    assert_equal(found.softmax, wanted.softmax)
 
 
 def test_info_shows_the_card(tmp_path: Path) -> None:

@@ -369,34 +369,6 @@ def test_a_command_needs_no_stderr(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["num_tokens"] == 9
 
 
-def test_info_says_what_was_recognized(tmp_path: Path) -> None:
-    make_bilm_hdf5.make(tmp_path / "model")
-    result = CliRunner().invoke(cli, ["info", str(tmp_path / "model")])
-    assert "bilm HDF5: lm_weights.hdf5 holds 'char_embed' and 'RNN_0', sizes from options.json" in result.output
-    figures = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path / "model"), "--json"]).output)
-    assert (figures["num_layers"], figures["width"], figures["has_softmax"]) == (3, 12, False)
-
-
-def test_convert_both_ways_gives_the_same_file(tmp_path: Path) -> None:
-    import h5py
-    import numpy as np
-
-    make_bilm_hdf5.make(tmp_path / "published", "softmax")
-    for arguments in (["published", "native"], ["native", "again", "--to", "bilm"]):
-        source, target, *options = arguments
-        result = CliRunner().invoke(cli, ["convert", str(tmp_path / source), str(tmp_path / target), *options])
-        assert result.exit_code == 0, result.output
-    with (
-        h5py.File(tmp_path / "published" / "lm_weights.hdf5") as first,
-        h5py.File(tmp_path / "again" / "lm_weights.hdf5") as second,
-    ):
-        names: list[str] = []
-        first.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
-        assert len(names) > 20
-        for name in names:
-            np.testing.assert_array_equal(first[name][()], second[name][()])
-
-
 def test_convert_refuses_an_existing_target(run: Callable[..., Done], tmp_path: Path) -> None:
     make_bilm_hdf5.make(tmp_path / "model")
     done = run("convert", "model", "model")
