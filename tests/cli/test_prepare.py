@@ -109,10 +109,6 @@ def test_bad_input_gives_one_sentence(text, tmp_path, monkeypatch, arguments, me
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_help_shows_examples():
-    assert "elmo prepare corpus/ text.txt" in run("--help").output
-
-
 def test_the_command_is_quiet_and_exits_with_2(tmp_path):
     """In a pipe, the process shows no progress, prints errors as one sentence on stderr, and leaves nothing behind."""
     (tmp_path / "text.txt").write_bytes(b"good\n" * 3)

@@ -25,6 +25,7 @@ import make_bilm_hdf5
 import make_many_langs
 from bridge import make_model
 from commands import RunMain
+from commands import run as run_command
 from elmo import formats
 from elmo.cli.main import VERBS, cli
 from elmo.cli.shared import as_typed
@@ -50,11 +51,19 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> C
     return lambda *arguments: Done(*run_main([*arguments]))
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_has_examples(verb: str) -> None:
-    result = CliRunner().invoke(cli, [verb, "--help"])
-    assert result.exit_code == 0
-    assert f"elmo {verb} " in result.output.split("Examples:")[1]
+def options_of(command: click.Command, name: str = "elmo") -> dict[str, set[str]]:
+    """Return the options of a command, or of the commands in a group, by what people type."""
+    if isinstance(command, click.Group):
+        context, found = click.Context(command), dict[str, set[str]]()
+        for inner in command.list_commands(context):
+            found |= options_of(cast("click.Command", command.get_command(context, inner)), f"{name} {inner}")
+        return found
+    return {name: {opt for parameter in command.params for opt in parameter.opts}}
+
+
+@pytest.mark.parametrize("command", sorted({*options_of(cli), *(f"elmo {verb}" for verb in VERBS)}))
+def test_help_has_examples_of_the_command(command: str) -> None:
+    assert f"{command} " in run_command(*command.split()[1:], "--help").split("Examples:")[1]
 
 
 def test_help_lists_every_verb_without_importing_torch() -> None:
@@ -111,16 +120,6 @@ def test_a_misspelt_verb_is_met_with_a_suggestion(run: Callable[..., Done]) -> N
     done = run("pretain", "corpus", "run")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("Error: No such command 'pretain'. Did you mean 'pretrain'?\n")
-
-
-def options_of(command: click.Command, name: str = "elmo") -> dict[str, set[str]]:
-    """Return the options of a command, or of the commands in a group, by what people type."""
-    if isinstance(command, click.Group):
-        context, found = click.Context(command), dict[str, set[str]]()
-        for inner in command.list_commands(context):
-            found |= options_of(cast("click.Command", command.get_command(context, inner)), f"{name} {inner}")
-        return found
-    return {name: {opt for parameter in command.params for opt in parameter.opts}}
 
 
 def test_arguments_in_messages_become_options() -> None:
