@@ -34,6 +34,7 @@ OLD_TOOLKITS = ("allennlp", "bilm", "elmoformanylangs", "simple_elmo")
 NOT_INSTALLED = (*OLD_TOOLKITS, "flair", "sentence_transformers", "datasets")
 """Packages that programs on the pages import, but that our tests do not install."""
 
+DOCS = sorted(ROOT.glob("docs/**/*.md"))
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
@@ -192,7 +193,7 @@ def test_python_type_checks(tmp_path: Path) -> None:
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 
-@pytest.mark.parametrize("page", [path for path in PAGES if "docs" not in path.parts], ids=lambda path: path.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in DOCS], ids=lambda path: path.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """Only pages outside docs/ are checked here, because MkDocs checks the others."""
     for link in LINK.findall(prose(page.read_text(encoding="utf-8"))):
@@ -213,7 +214,7 @@ def anchors(page: Path) -> set[str]:
 WIDTH = 88
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", DOCS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_prose_is_wrapped(page: Path) -> None:
     """Only tables, and single words that don't fit on a line, may be longer."""
     if page.name in UNWRAPPED:
@@ -222,7 +223,7 @@ def test_prose_is_wrapped(page: Path) -> None:
         assert len(line) <= WIDTH or line.startswith(("|", "![")) or " " not in line.strip(), f"line {number}"
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", DOCS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_lists_and_tables_follow_a_blank_line(page: Path) -> None:
     """GitHub doesn't need the blank line, but without it MkDocs shows a list or a table as text."""
     before = ""
@@ -231,6 +232,13 @@ def test_lists_and_tables_follow_a_blank_line(page: Path) -> None:
         starts = starts or (line.startswith("|") and not before.startswith("|"))
         assert not (starts and before.strip()), f"line {number}"
         before = line
+
+
+def test_commands_and_links_in_sentences_are_seen() -> None:
+    """Otherwise the tests that look for them would check nothing."""
+    text = "Run `elmo task train ner --elmo en` or `cat a | elmo info en --json`: see [tasks](docs/tasks.md#ner)."
+    assert INLINE.findall(text) == [("task train ner ", "--elmo en"), ("info en ", "--json")]
+    assert LINK.findall(text) == ["docs/tasks.md#ner"]
 
 
 def test_given_names_are_read() -> None:
