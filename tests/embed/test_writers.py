@@ -438,12 +438,6 @@ def test_a_lone_surrogate_can_be_written(model: Embedder, tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize("weight", [float("nan"), float("inf")])
-def test_weights_are_finite(model: Embedder, weight: float) -> None:
-    with pytest.raises(ElmoError, match="holds a number that is not finite in float32; give finite weights"):
-        model.embed([["a"]], layers=[0.0, weight, 1.0])
-
-
 def test_the_size_of_an_index_that_is_left_out_is_told(model: Embedder, folder: Path, monkeypatch) -> None:
     monkeypatch.setattr("elmo.embed.hdf5.INDEX_BYTES", 20)
     (note,) = model.write(folder / "a.h5", [["x" * (3 << 20)]], layers="token").notes
