@@ -69,23 +69,23 @@ def test_programs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["vectors.h5", "vectors.npz"])
-def test_embed(folder: Path, output: str) -> None:
+def test_embed_writes_vectors(folder: Path, output: str) -> None:
     assert run_command(folder, "embed", "native", "text", output).startswith(f"{output}: 3 sentences, 15 tokens")
 
 
 @pytest.mark.parametrize("model", ["en", "native", "model"])
-def test_info(folder: Path, model: str) -> None:
+def test_info_describes_models(folder: Path, model: str) -> None:
     """Only the run folders of tasks need torch for this."""
     assert "M parameters" in run_command(folder, "info", model)
 
 
-def test_types(folder: Path) -> None:
+def test_vectors_of_types_are_made_and_used(folder: Path) -> None:
     """Vectors of types are both made and used without torch."""
     assert "float16 vectors of 15 words" in run_command(folder, "warm", "native", "text", "--types", "float16")
     assert run_command(folder, "embed", "native", "text", "vectors.npz").startswith("vectors.npz: 3 sentences")
 
 
-def test_neighbors(folder: Path) -> None:
+def test_neighbors_are_found_in_a_text_and_in_an_index(folder: Path) -> None:
     """Neighbors are found in a text and in an index, which is built without torch as well."""
     pytest.importorskip("faiss", reason="needs pip install 'elmo-torch[analysis]'")
     question = ("--word", "play", "--in", "A new play .", "--top", "1")
@@ -94,7 +94,7 @@ def test_neighbors(folder: Path) -> None:
     assert "1 nearest of 2 uses" in run_command(folder, "neighbors", "native", "index", *question)
 
 
-def test_explore(folder: Path) -> None:
+def test_the_page_of_explore_answers(folder: Path) -> None:
     """The page is asked for directly, without starting a server."""
     for extra in ("faiss", "starlette", "uvicorn", "httpx", "jinja2"):
         pytest.importorskip(extra, reason="needs pip install 'elmo-torch[analysis,explore]' httpx")

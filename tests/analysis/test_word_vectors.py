@@ -164,7 +164,7 @@ def test_gensim_reads_what_we_write(tmp_path: Path) -> None:
     assert read_vectors(tmp_path / "words.txt").words == words
 
 
-def test_word_tests(tmp_path: Path) -> None:
+def test_scores_of_word_pairs_and_analogies_are_those_worked_out_by_hand(tmp_path: Path) -> None:
     """Correlations and accuracy are right for small files that can be checked by hand."""
     pytest.importorskip("gensim", reason="needs the extra 'static'")
     angles = {"a": 0, "b": 10, "c": 30, "d": 90, "e": 100}

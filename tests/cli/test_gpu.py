@@ -45,7 +45,7 @@ def assert_close(found: list[np.ndarray], wanted: list[np.ndarray], tolerance: f
 
 
 @pytest.mark.parametrize("options", [[], ["--state", "carry", "--batch-size", "1"], ["--layers", "mean"]])
-def test_embed(options: list[str]) -> None:
+def test_embed_gives_the_vectors_of_a_processor(options: list[str]) -> None:
     run("embed", "model", "text.txt", "gpu.h5", *options)
     run("embed", "model", "text.txt", "cpu.h5", *options, *CPU)
     assert_close(vectors("gpu.h5"), vectors("cpu.h5"))
@@ -94,7 +94,7 @@ TUNED = ["--elmo", "model", "--finetune", "tuned"]
 
 
 @pytest.mark.parametrize("options", [["--elmo", "none"], ["--elmo", "model"], TUNED])
-def test_tasks(options: list[str]) -> None:
+def test_a_task_that_is_trained_there_predicts_alike_on_both(options: list[str]) -> None:
     files = ["--train", "names.conll", "--dev", "names.conll", "--test", "names.conll"]
     sizes = ["--set", "words.min_count=1", "--set", "lstm=[8]", "--set", "training.max_epochs=5"]
     run("task", "train", "ner", *files, *options, *sizes, "--seeds", "2", "--out", "seeds")

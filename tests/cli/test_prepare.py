@@ -77,7 +77,7 @@ def test_options_reach_the_corpus(text, tmp_path):
     assert corpus.source == {"inputs": ["text.txt"], "language": "en", "license": "cc0-1.0"}
 
 
-def test_vocabulary_file(text, tmp_path):
+def test_the_vocabulary_can_come_from_a_list_of_words(text, tmp_path):
     (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nplay\nnew\n")
     run(tmp_path / "corpus", text, "--vocabulary", tmp_path / "vocabulary.txt")
     (tmp_path / "counted.txt").write_text("<S>\n</S>\n<UNK>\nplay\t120\nnew\t7\n")
@@ -89,7 +89,7 @@ def test_vocabulary_file(text, tmp_path):
     assert Corpus.open(tmp_path / "corpus").vocabulary().words[3:] == ("play", "new")
 
 
-def test_standard_input(tmp_path):
+def test_text_is_read_from_standard_input(tmp_path):
     result = run(tmp_path / "corpus", "-", input="a a a\n")
     assert "3 tokens in 1 sentence," in result.output
 

@@ -64,7 +64,7 @@ def assert_vectors(path: Path, oracle: WordOracle) -> None:
             np.testing.assert_allclose(file[str(number)][()], oracle.layers(sentence), atol=TOLERANCE, rtol=0)
 
 
-def test_info(folder: Path, elmo: Elmo) -> None:
+def test_info_says_that_words_are_read_as_a_whole(folder: Path, elmo: Elmo) -> None:
     assert "run: TensorFlow checkpoint: model.ckpt_batch-7.index lists 'lm/embedding'" in elmo("info", "run")
     facts = json.loads(elmo("info", "run", "--json"))
     assert facts["description"].endswith(
@@ -90,7 +90,7 @@ def test_embed_convert_and_back(folder: Path, elmo: Elmo) -> None:
         assert (folder / "native" / name).read_bytes() == (folder / "again" / name).read_bytes()
 
 
-def test_perplexity(folder: Path, elmo: Elmo) -> None:
+def test_sentences_have_the_likelihoods_of_the_equations(folder: Path, elmo: Elmo) -> None:
     """The softmax covers the whole vocabulary in each direction. An unknown word is read and predicted as `<UNK>`."""
     oracle = make_oracle(folder)
     lines = elmo("perplexity", "run", "text.txt", "--sentences", "--state", "zero").splitlines()
@@ -118,7 +118,7 @@ def log_likelihoods(oracle: WordOracle, sentence: list[str]) -> list[float]:
     return [score(forward, lines[1:, 0]), score(backward, lines[:-1, 0])]
 
 
-def test_a_warm_state(folder: Path, elmo: Elmo) -> None:
+def test_embed_starts_from_a_stored_warm_state(folder: Path, elmo: Elmo) -> None:
     elmo("convert", "model", "native")
     elmo("warm", "native", "text.txt")
     warm, zero = (elmo_vectors(folder, elmo, state) for state in ("warm", "zero"))

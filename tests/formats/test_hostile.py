@@ -319,7 +319,7 @@ def test_a_word_list_that_unfolds_without_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["char_embed", "CNN/b_cnn_0", "softmax", "unused"])
 @pytest.mark.parametrize("kind", ["soft", "external"])
-def test_links(where: str, kind: str, folder: Path, tmp_path: Path) -> None:
+def test_links_in_an_hdf5_file_are_not_followed(where: str, kind: str, folder: Path, tmp_path: Path) -> None:
     """A link could make the reader take another file of this machine for weights."""
     with h5py.File(tmp_path / "secret.h5", "w") as file:
         file["x"] = np.zeros((261, 4), np.float32)

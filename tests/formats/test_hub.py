@@ -73,7 +73,7 @@ def test_an_archive_next_to_published_weights_is_left_alone(cache: Path) -> None
     assert "elmo-nb holds bilm HDF5" in formats.load("someone/elmo-nb").origin
 
 
-def test_an_archive(cache: Path, tmp_path: Path) -> None:
+def test_a_repository_may_hold_an_archive(cache: Path, tmp_path: Path) -> None:
     snapshot(cache).mkdir(parents=True)
     make_nlpl.make_zip(snapshot(cache) / "193.zip", make_nlpl.make_folder(tmp_path / "193")[0])
     store(snapshot(cache))
@@ -100,7 +100,7 @@ def test_files_of_every_format_are_fetched() -> None:
     assert missing == []
 
 
-def test_a_revision(cache: Path) -> None:
+def test_a_name_may_end_in_a_revision(cache: Path) -> None:
     make(snapshot(cache, revision="v2"))
     assert "elmo-nb@v2 holds" in formats.load("someone/elmo-nb@v2").origin
     with pytest.raises(ElmoError, match="someone/elmo-nb: no such file or folder, not in the cache"):

@@ -101,7 +101,7 @@ def test_a_training_that_counted_the_mask(write_model: Write, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("num_rows", OTHERS)
-def test_native_folders(num_rows: int, tmp_path: Path) -> None:
+def test_native_folders_are_refused_by_number_and_by_shape(num_rows: int, tmp_path: Path) -> None:
     """Both the number in the settings and the shape of the tensor are checked."""
     folder = tmp_path / "native"
     formats.save_native(formats.load(make(tmp_path / "model")[0]), folder)

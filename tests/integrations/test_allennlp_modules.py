@@ -422,7 +422,7 @@ def test_requires_grad(files: tuple[str, str]) -> None:
         assert grads == [requires_grad] * len(list(embedder._elmo.bilm.parameters()))
 
 
-def test_cached_words(files: tuple[str, str]) -> None:
+def test_words_by_number_have_the_vectors_of_their_characters(files: tuple[str, str]) -> None:
     """Words by number have the vectors of their characters; a number that belongs to no word falls back to these."""
     plain, bilm = _ElmoBiLm(*files), _ElmoBiLm(*files, vocab_to_cache=WORDS)
     batch = BATCHES[0]

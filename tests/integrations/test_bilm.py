@@ -30,7 +30,7 @@ def vocabulary(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("length", [50, 12])
-def test_characters(length: int, vocabulary: Path) -> None:
+def test_ids_of_characters_are_those_of_the_oracle(length: int, vocabulary: Path) -> None:
     """Ids are the oracle's, with boundaries and zeros at padding, for words in the vocabulary and others."""
     ids = Batcher(str(vocabulary), length).batch_sentences(SENTENCES)
     assert ids.shape == (4, 5, length)
@@ -41,7 +41,7 @@ def test_characters(length: int, vocabulary: Path) -> None:
     assert Batcher(vocabulary, length).batch_sentences([]).shape == (0, 2, length)
 
 
-def test_words(vocabulary: Path) -> None:
+def test_a_word_has_its_place_in_the_list_or_that_of_unk(vocabulary: Path) -> None:
     """The id of a word is its place among the words, counted from 1; that of an unknown word is the id of `<UNK>`."""
     ids = TokenBatcher(str(vocabulary)).batch_sentences([["new", "A", "naïve"], [], ["日本語"]])
     assert ids.dtype == np.int64

@@ -144,7 +144,7 @@ def test_strings_are_cut_at_white_space(model: ElmoModel) -> None:
     np.testing.assert_array_equal(model.get_elmo_vector_average(texts), model.get_elmo_vector_average(SENTENCES[:2]))
 
 
-def test_no_sentences(model: ElmoModel) -> None:
+def test_without_sentences_arrays_are_empty(model: ElmoModel) -> None:
     assert model.get_elmo_vectors([]).shape == (0, 0, 12)
     assert model.get_elmo_vectors([[]], layers="all").shape == (1, 3, 0, 12)
     assert model.get_elmo_vector_average([], layers="all").shape == (0, 3, 12)
@@ -153,7 +153,7 @@ def test_no_sentences(model: ElmoModel) -> None:
 # --- loading
 
 
-def test_attributes(nlpl: tuple[Path, Oracle]) -> None:
+def test_attributes_are_none_until_a_model_is_loaded(nlpl: tuple[Path, Oracle]) -> None:
     model = ElmoModel()
     assert model.vector_size is model.n_layers is model.batch_size is model.max_chars is model.vocab is None
     said = model.load(str(nlpl[0]), max_batch_size=7)

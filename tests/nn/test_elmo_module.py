@@ -179,7 +179,7 @@ def test_sentences_without_tokens(longest: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 50), (2, 0, 3, 50)])
-def test_no_sentences(shape: tuple[int, ...]) -> None:
+def test_a_batch_without_sentences_has_empty_results(shape: tuple[int, ...]) -> None:
     bilm, _ = build()
     [found], mask = outputs(make(bilm, 1), torch.zeros(*shape, dtype=torch.long))
     assert (found.shape, mask.shape) == ((*shape[:-1], 12), shape[:-1])

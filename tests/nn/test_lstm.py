@@ -86,7 +86,9 @@ def test_without_projection_only_the_cell_is_clipped() -> None:
         (3, 3, 0.5, 0.4, True),
     ],
 )
-def test_gradients(dim: int, projection_dim: int, cell_clip: float | None, proj_clip: float | None, skip: bool) -> None:
+def test_gradients_are_those_of_finite_differences(
+    dim: int, projection_dim: int, cell_clip: float | None, proj_clip: float | None, skip: bool
+) -> None:
     """Analytic gradients equal numeric ones in float64, for inputs, weights and both parts of the initial state.
 
     The loss depends on outputs and on the final state, and rows end at different steps.

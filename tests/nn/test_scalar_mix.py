@@ -102,7 +102,7 @@ def test_gamma_scales() -> None:
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
-def test_gradients(layer_norm: bool) -> None:
+def test_gradients_are_those_of_finite_differences(layer_norm: bool) -> None:
     """Scores, gamma and layers have gradients, through layer norm as well."""
     mix = ScalarMix(L, layer_norm=layer_norm, initial_scores=[0.3, -2.0, 1.1]).double()
     layers = make_layers().requires_grad_()

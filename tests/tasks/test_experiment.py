@@ -305,7 +305,7 @@ def test_the_baseline_has_no_bilm(files: Path, recipe: Recipe) -> None:
     load_run(config.folder)
 
 
-def test_several_seeds(files: Path, recipe: Recipe) -> None:
+def test_each_of_several_seeds_has_the_result_that_it_has_alone(files: Path, recipe: Recipe) -> None:
     """Each seed has the result that it has alone. The folder gets the best model, with mean and deviation of all."""
     settings = recipe(training__max_epochs=4)
     experiment = Experiment(make_config(files, settings, num_seeds=3))

@@ -298,7 +298,9 @@ def test_the_row_of_an_epoch_that_is_cut_short_has_the_rate_of_its_last_step(
     assert trainer.learning_rate == 0
 
 
-def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+def test_training_ends_when_its_minutes_are_used_up_and_goes_on_with_more(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
     """When the minutes are used up, the epoch is cut short, measured and kept. With more, training continues."""
     trainer = make_trainer(tmp_path, recipe(training__max_minutes=1e-9), examples)
     trainer.train()
@@ -459,7 +461,9 @@ def test_optimizers_have_their_published_settings(
     assert {key: group[key] for key in wanted} == wanted
 
 
-def test_epsilon(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+def test_epsilon_is_that_of_the_recipe_or_of_pytorch(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
     """Without an epsilon in the recipe, it is PyTorch's default."""
     for name, own in (("adam", 1e-8), ("adadelta", 1e-6)):
         for epsilon, wanted in ((None, own), (1e-5, 1e-5)):
@@ -667,6 +671,6 @@ def test_no_number_is_left_too_small_for_fast_products(
     assert [tensor.flatten()[3].item() for tensor in states] == [0] * len(states)
 
 
-def test_an_unknown_precision(recipe: Recipe) -> None:
+def test_an_unknown_precision_is_refused(recipe: Recipe) -> None:
     with pytest.raises(ElmoError, match=r"training\.precision: 'half'.*float32.*bf16"):
         recipe(training__precision="half")

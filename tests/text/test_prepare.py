@@ -60,7 +60,7 @@ def test_counts_and_order(text, tmp_path):
     assert decode(corpus) == [line.split() for line in TEXT.split("\n") if line]
 
 
-def test_files(text, tmp_path):
+def test_the_files_of_a_corpus_have_a_fixed_layout_and_checksums(text, tmp_path):
     """Other programs may rely on the layout of the files, and any tool can verify their checksums."""
     folder = tmp_path / "corpus"
     corpus = prepare([text], folder)
@@ -205,7 +205,7 @@ def test_a_given_vocabulary_comes_first(text, tmp_path):
     assert decode(corpus)[0] == ["the", "play", "was", "new", "."]
 
 
-def test_max_characters(text, tmp_path):
+def test_words_are_stored_with_the_number_of_characters_that_was_asked_for(text, tmp_path):
     corpus = prepare([text], tmp_path / "corpus", max_characters=6)
     assert corpus.characters.shape == (13, 6)
     assert corpus.max_characters == 6
@@ -249,7 +249,7 @@ def test_bad_settings_leave_nothing(text, tmp_path, settings, message):
 
 
 @pytest.mark.parametrize("content", ["", "\n \n\t\n", "<S> </S>"])
-def test_no_tokens(tmp_path, content):
+def test_a_text_without_tokens_is_refused(tmp_path, content):
     (tmp_path / "text.txt").write_text(content)
     with pytest.raises(ElmoError, match=r"text\.txt: holds no text"):
         prepare([str(tmp_path / "text.txt")], tmp_path / "corpus")

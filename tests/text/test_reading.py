@@ -198,7 +198,7 @@ def test_text_of_other_encodings_is_not_taken_for_utf8(tmp_path, text, encoding)
 
 
 @pytest.mark.parametrize("encoding", ["utf-9", "hex", "a\0b"])
-def test_unknown_encodings(tmp_path, encoding):
+def test_unknown_encodings_are_refused(tmp_path, encoding):
     (tmp_path / "text").write_text("a")
     with pytest.raises(ElmoError, match=r"encoding .* is unknown"):
         list(read_lines(tmp_path / "text", encoding))
@@ -255,7 +255,7 @@ def test_zstandard_is_not_installed(tmp_path, monkeypatch):
         list(read_lines(tmp_path / "text.zst"))
 
 
-def test_standard_input(monkeypatch):
+def test_standard_input_is_read_line_by_line(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
     assert list(read_lines("-")) == LINES
 
@@ -267,7 +267,7 @@ def test_standard_input_is_named_in_errors(monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_named_pipes(tmp_path):
+def test_a_named_pipe_is_read_once(tmp_path):
     """As in `elmo prepare corpus/ <(zcat text.gz)`."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -310,7 +310,7 @@ def test_names_that_no_file_can_have(name):
         expand(f"*{name}")
 
 
-def test_missing_files(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ElmoError, match="no such file"):
         list(read_lines(tmp_path / "none.txt"))
 
@@ -331,7 +331,7 @@ def test_one_paragraph_per_line(tmp_path):
 
 
 @pytest.mark.usefixtures("_block_size")
-def test_wrapped_paragraphs(tmp_path):
+def test_wrapped_paragraphs_are_joined_and_split_into_sentences(tmp_path):
     text = "\n\n  He came\nhome. She\nleft.\n \nNo!\nYes"
     assert read(tmp_path, text, text="wrapped") == ["He came home.", "She left.", "No!", "Yes"] * 2
 
@@ -349,18 +349,18 @@ def test_wrapped_text_without_blank_lines_streams(tmp_path, monkeypatch):
     assert read(tmp_path, "a b c\n" * 5, text="wrapped") == ["a b c a b c", "a b c a b c", "a b c"] * 2
 
 
-def test_lower_casing(tmp_path):
+def test_text_is_put_into_lower_case_last(tmp_path):
     """It comes after the rules that need case, and leaves the special words as they are."""
     assert read(tmp_path, "He İS <UNK> <S>") == ["He İS <UNK> <S>"] * 2
     assert read(tmp_path, "He İS <UNK> <S> <s>", lowercase=True) == ["he i̇s <UNK> <S> <s>"] * 2
     assert read(tmp_path, "Dr. No came. he left.", text="wrapped", lowercase=True) == ["dr. no came. he left."] * 2
 
 
-def test_tokenizer_is_used(tmp_path):
+def test_sentences_are_cut_by_the_tokenizer(tmp_path):
     assert read(tmp_path, "Don't go. I won't.", text="paragraphs", tokenizer="ptb") == ["Do n't go .", "I wo n't ."] * 2
 
 
-def test_unknown_text():
+def test_an_unknown_kind_of_text_is_refused():
     with pytest.raises(ElmoError, match="text 'lines' is unknown; choose one of sentences, paragraphs, wrapped"):
         Reading(text="lines")
 

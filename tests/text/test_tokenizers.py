@@ -362,12 +362,12 @@ def test_full_width_marks_need_no_whitespace():
 
 
 @pytest.mark.parametrize("paragraph", ["", " \n\t"])
-def test_no_sentences(paragraph):
+def test_blank_text_has_no_sentences(paragraph):
     assert split_sentences(paragraph) == []
 
 
 @pytest.mark.parametrize("name", ["", "spacy", "spacy:", "moses", "a b:c", "a:b c"])
-def test_unknown_names(name):
+def test_an_unknown_tokenizer_is_refused(name):
     with pytest.raises(ElmoError, match=re.escape(f"tokenizer {name!r} is unknown; choose whitespace, ptb, words")):
         get_tokenizer(name)
 

@@ -226,7 +226,7 @@ def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(
         assert both["label"] != "plants"
 
 
-def test_commands(tmp_path: Path) -> None:
+def test_commands_label_text_with_one_model_and_evaluate_two_together(tmp_path: Path) -> None:
     """Texts without a label are predicted as text or as JSON, and two models can be evaluated together."""
     for seed, name in enumerate(("train", "dev")):
         write(tmp_path / name, make_texts(80 if name == "train" else 20, seed))

@@ -64,7 +64,7 @@ def test_evaluation_sorts_by_the_keys() -> None:
     assert plan_evaluation([-3, -9, -1, -9], 2) == [[1, 3], [0, 2]]
 
 
-def test_padding() -> None:
+def test_padding_is_false_in_masks_and_zero_in_ids() -> None:
     sentences = [["A", "b", "A"], ["c"], ["b", "New"]]
     mask = padding_mask(lengths_of(sentences), CPU)
     assert mask.tolist() == [[True] * 3, [True, False, False], [True, True, False]]

@@ -131,7 +131,7 @@ def test_only_well_formed_sequences_are_allowed(scheme: str) -> None:
         assert is_allowed == (tags_of(spans_of(tags), 3, scheme) == tags), tags
 
 
-def test_scores() -> None:
+def test_a_span_is_right_if_place_and_type_are() -> None:
     """Of 4 spans, 2 are found among 3: precision 2/3, recall 1/2. The right place with the wrong type is wrong."""
     gold = [span_list("0-1 A, 2-4 B"), span_list("0-2 A"), span_list("1-2 B")]
     found = [span_list("0-1 A, 2-4 A"), span_list(""), span_list("1-2 B")]

@@ -263,7 +263,7 @@ def test_a_mention_has_the_nearest_antecedents_up_to_a_number() -> None:
     assert block.scores.isfinite().sum(dim=1).tolist() == [0, 1, *[2] * (len(block.scores) - 2)]
 
 
-def test_vocabularies() -> None:
+def test_vocabularies_have_the_frequent_words_and_the_genres_of_the_training_set() -> None:
     """The vocabularies have the frequent words and the genres of the training set. Another genre counts as unknown."""
     recipe = make_recipe(words__min_count=4)
     vocabularies = TASK.vocabularies(make_documents(), recipe)
@@ -310,7 +310,7 @@ def test_reads_with_and_without_singletons(tmp_path: Path) -> None:
     assert found.clusters == clusters[:1]
 
 
-def test_writes(tmp_path: Path) -> None:
+def test_predictions_are_written_as_json_and_as_columns_that_can_be_read_again(tmp_path: Path) -> None:
     """Predictions are written as JSON, or as columns that can be read again although a list of the clusters follows."""
     document = Document((("Ann", "Day", "sang"), ("She", "did")), (), (), "x")
     prediction: Clusters = ((Mention(0, 2), Mention(3, 4)),)

@@ -86,7 +86,7 @@ def test_sentences_without_tokens(number: int, recipe: Recipe, examples: list[Ne
     assert model.predict([examples[0], *empty]) == [*model.predict(examples[:1]), *[()] * number]
 
 
-def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
+def test_the_vocabulary_has_words_of_the_file_and_repeated_ones(recipe: Recipe, tmp_path: Path) -> None:
     """The file's words come first, then words that occur twice, unless the file has them in lower case."""
     (tmp_path / "v.txt").write_text("play 1 2\nEspoo 3 4\nlast 5 6\n")
     examples = [NerExample(("Play", "new", "new", "once", "Play"), (Span(0, 1, "X"), Span(2, 3, "A")))]

@@ -346,7 +346,7 @@ def make_prediction(starts: list[float], ends: list[float], bounds: tuple[int, i
     return SquadPrediction(bounds, 0.25, np.array(starts, np.float32), np.array(ends, np.float32))
 
 
-def test_writes() -> None:
+def test_an_answer_is_written_as_the_paragraph_spells_it() -> None:
     """The answer is spelled as in the paragraph, with all its white space, which a line of text replaces by blanks."""
     example = parse_question('{"context": "She left New\\n York.", "question": "Which city?"}', TOKENIZE)
     found = make_prediction([0] * 5, [0] * 5, (2, 3))

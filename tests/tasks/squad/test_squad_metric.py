@@ -41,7 +41,9 @@ def test_answers_are_normalized(answer: str, words: list[str]) -> None:
         ("the", "cat", 0, 0),
     ],
 )
-def test_pairs(answer: str, gold: str, wanted: float, same: float) -> None:
+def test_an_answer_is_compared_with_a_right_one_word_by_word(
+    answer: str, gold: str, wanted: float, same: float
+) -> None:
     assert f1(answer, gold) == pytest.approx(wanted)
     assert exact_match(answer, gold) == same
 

@@ -178,7 +178,9 @@ def test_continuations_are_joined_to_the_last_argument_of_their_role() -> None:
         ([Span(3, 4, "C-V")], [], (0, 0, 0, True)),
     ],
 )
-def test_counts(gold: list[Span], predicted: list[Span], wanted: tuple[int, int, int, bool]) -> None:
+def test_an_argument_is_right_with_its_role_and_all_its_pieces(
+    gold: list[Span], predicted: list[Span], wanted: tuple[int, int, int, bool]
+) -> None:
     assert counts(gold, predicted) == wanted
 
 

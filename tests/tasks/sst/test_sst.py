@@ -227,13 +227,13 @@ def test_quotes_become_those_of_plain_text(tmp_path: Path) -> None:
         make_recipe(quotes="no")
 
 
-def test_labels_and_words() -> None:
+def test_vocabularies_have_the_labels_of_the_recipe_and_frequent_words() -> None:
     examples = [SstExample(("a", "b", "a"), "neutral")]
     assert TASK.vocabularies(examples, make_recipe(words__min_count=2)) == {"labels": FINE, "words": ["a"]}
     assert TASK.vocabularies(examples, make_recipe(binary=True))["labels"] == BINARY
 
 
-def test_accuracies() -> None:
+def test_the_binary_accuracy_sums_the_shares_of_each_side() -> None:
     """Two of four are right. Of the three that are not neutral, two are on the right side by their summed shares."""
     rows = [[0.3, 0.3, 0.0, 0.4, 0.0], [0.0, 0.0, 0.2, 0.5, 0.3], [0.0, 0.1, 0.6, 0.3, 0.0], [0.0, 0.0, 0.6, 0.0, 0.4]]
     found = [LabelPrediction(FINE[int(np.argmax(row))], dict(zip(FINE, row, strict=True))) for row in rows]

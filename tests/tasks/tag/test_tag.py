@@ -190,7 +190,7 @@ def test_the_loss_is_the_sum_over_the_targets(examples: list[ColumnSentence]) ->
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_vocabularies(examples: list[ColumnSentence]) -> None:
+def test_a_column_without_values_in_the_training_set_is_no_target(examples: list[ColumnSentence]) -> None:
     """The labels of lemmas are rules. A column without values in the training set is not a target."""
     found = TASK.vocabularies(examples, make_recipe(targets=["lemma", "deps", "xpos"]))
     assert found["targets"] == ["lemma", "xpos"]
