@@ -1,8 +1,9 @@
-"""Small recipes and models of tasks."""
+"""Small recipes, models and trainers of tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from elmo.formats.model import Model
 from elmo.tasks.elmo.input import ElmoInput, make_elmo_layers
 from elmo.tasks.recipe import TaskRecipe
+from elmo.tasks.trainer import Trainer
 from elmo.training.recipes import read_recipe
 
 Recipe = TypeVar("Recipe", bound=TaskRecipe)
@@ -29,7 +31,27 @@ def recipe_maker(kind: type[Recipe], task: str, small: Mapping[str, object]) -> 
 
 
 def make_task_model(task: Any, recipe: TaskRecipe, examples: Sequence[Any], bilm: Model | None = None) -> Any:
-    """Make a model of a task as the first seed does, with the vocabularies of `examples`."""
-    torch.manual_seed(0)
+    """Make a model of a task as a run with the recipe's seed does, with the vocabularies of `examples`."""
+    torch.manual_seed(recipe.training.seed)
     elmo = ElmoInput(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     return task.model(recipe, task.vocabularies(examples, recipe), elmo)
+
+
+def make_trainer(
+    task: Any, folder: Path, recipe: TaskRecipe, examples: Sequence[Any], bilm: Model | None = None, **options: Any
+) -> Trainer[Any, Any]:
+    """Make a trainer of such a model, with the first eight examples as the dev set and all others to train on."""
+    model = make_task_model(task, recipe, examples, bilm)
+    return Trainer(task, model, recipe.training, folder, examples[8:], examples[:8], **options)
+
+
+def stop_after(trainer: Trainer[Any, Any], step: int) -> None:
+    """Train, and stop after that step as a signal would."""
+    make_step = trainer.step
+
+    def until(examples: Sequence[Any]) -> None:
+        make_step(examples)
+        trainer.stopped = trainer.progress.step == step
+
+    trainer.step = until
+    trainer.train()

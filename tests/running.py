@@ -31,6 +31,12 @@ def loss_curve(folder: Path) -> list[tuple[float, ...]]:
     return [tuple(row[key] for key in LOSSES) for row in read_rows(folder / "metrics.csv")]
 
 
+def rows_without_times(folder: Path) -> list[dict[str, float]]:
+    """Return all rows of `metrics.csv` without the columns that depend on the clock."""
+    rows = read_rows(folder / "metrics.csv")
+    return [{key: value for key, value in row.items() if "second" not in key} for row in rows]
+
+
 def checkpoints(folder: Path) -> list[str]:
     """Return the names of all files in the folder of checkpoints."""
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
@@ -60,12 +66,17 @@ def train(
     return run
 
 
+def assert_same_tensors(a: Path, b: Path) -> None:
+    """Check that two files have tensors of the same names, bit for bit."""
+    first, second = load_file(a), load_file(b)
+    assert first.keys() == second.keys()
+    assert [name for name in first if not torch.equal(first[name], second[name])] == []
+
+
 def assert_same_end(a: Path, b: Path) -> None:
     """Check that two runs have the same losses, weights, accumulators, states and places in the text, bit for bit."""
     assert loss_curve(a) == loss_curve(b)
-    first, second = (load_file(sorted((f / "checkpoints").glob("*"))[-1]) for f in (a, b))
-    assert first.keys() == second.keys()
-    assert [name for name in first if not torch.equal(first[name], second[name])] == []
+    assert_same_tensors(*(max((folder / "checkpoints").glob("*")) for folder in (a, b)))
 
 
 @contextmanager

@@ -30,8 +30,7 @@ from elmo.tasks import TASKS, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.text.corpus import Corpus
 from elmo.text.tokenizers import Tokenizer
-from elmo.training.metrics import read_rows
-from running import has_rows, started, wait_until
+from running import has_rows, rows_without_times, started, wait_until
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
@@ -492,10 +491,7 @@ def test_a_killed_training_continues(folder: Path) -> None:
     assert not (folder / "killed" / "results.json").exists()
     run(*arguments, "killed")
     run(*arguments, "whole")
-    curves = [
-        [{k: v for k, v in row.items() if "second" not in k} for row in read_rows(folder / name / "metrics.csv")]
-        for name in ("killed", "whole")
-    ]
+    curves = [rows_without_times(folder / name) for name in ("killed", "whole")]
     assert len(curves[0]) == 30
     assert curves[0] == curves[1]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,20 +11,19 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+import recipes
 from elmo.errors import ElmoError
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS, load_weights
-from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
-from elmo.tasks.trainer import Averages, Trainer
+from elmo.tasks.ner.task import TASK, NerExample, NerRecipe
+from elmo.tasks.trainer import Averages
 from elmo.training.metrics import read_rows
+from recipes import stop_after
+from running import assert_same_tensors
 
 Recipe = Callable[..., NerRecipe]
 
 
-def make_trainer(folder: Path, recipe: NerRecipe, examples: list[NerExample]) -> Trainer[NerExample, Spans]:
-    torch.manual_seed(0)
-    model = TASK.model(recipe, TASK.vocabularies(examples, recipe), ElmoInput(None, recipe.elmo, None))
-    return Trainer(TASK, model, recipe.training, folder, examples[8:], examples[:8])
+make_trainer = partial(recipes.make_trainer, TASK)
 
 
 def test_it_is_the_weighted_mean_of_all_weights_so_far() -> None:
@@ -110,20 +110,10 @@ def test_the_averages_are_resumed_bit_for_bit(
     """Training is stopped inside an epoch of four steps, and at its end."""
     settings = recipe(training__ema_decay=0.7, training__optimizer="adadelta")
     make_trainer(tmp_path / "whole", settings, examples).train()
-    trainer = make_trainer(tmp_path / "parts", settings, examples)
-    make_step = trainer.step
-
-    def until(batch: Sequence[NerExample]) -> None:
-        make_step(batch)
-        trainer.stopped = trainer.progress.step == stop
-
-    trainer.step = until
-    trainer.train()
+    stop_after(make_trainer(tmp_path / "parts", settings, examples), stop)
     make_trainer(tmp_path / "parts", settings, examples).train()
     for name in (CHECKPOINT, WEIGHTS):
-        whole, parts = (load_file(tmp_path / folder / name) for folder in ("whole", "parts"))
-        assert whole.keys() == parts.keys()
-        assert [key for key in whole if not torch.equal(whole[key], parts[key])] == []
+        assert_same_tensors(tmp_path / "whole" / name, tmp_path / "parts" / name)
 
 
 def test_a_decay_outside_of_0_to_1_is_refused(recipe: Recipe) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,16 +15,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import recipes
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.nn.precision import product_dtype
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
-from elmo.tasks.elmo.input import ElmoInput, make_elmo_layers
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
 from elmo.tasks.prediction import predict
 from elmo.tasks.task import Scores
 from elmo.tasks.trainer import Trainer
 from elmo.training.metrics import MetricsFile, read_rows
+from recipes import stop_after
+from running import assert_same_tensors, rows_without_times
 
 Recipe = Callable[..., NerRecipe]
 
@@ -32,31 +35,7 @@ class KilledError(BaseException):
     """This error stands for a kill, as nothing catches it."""
 
 
-def make_trainer(
-    folder: Path, recipe: NerRecipe, examples: list[NerExample], bilm: Model | None = None, **options: Any
-) -> Trainer[NerExample, Spans]:
-    torch.manual_seed(recipe.training.seed)
-    elmo = ElmoInput(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
-    model = TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
-    return Trainer(TASK, model, recipe.training, folder, examples[8:], examples[:8], **options)
-
-
-def stop_after(trainer: Trainer[NerExample, Spans], step: int) -> None:
-    """Train, and stop after that step as a signal would."""
-    make_step = trainer.step
-
-    def until(examples: Sequence[NerExample]) -> None:
-        make_step(examples)
-        trainer.stopped = trainer.progress.step == step
-
-    trainer.step = until
-    trainer.train()
-
-
-def curve(folder: Path) -> list[dict[str, float]]:
-    """Return all rows without the columns that depend on the clock."""
-    rows = read_rows(folder / "metrics.csv")
-    return [{key: value for key, value in row.items() if "second" not in key} for row in rows]
+make_trainer = partial(recipes.make_trainer, TASK)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adadelta", "sgd"])
@@ -76,12 +55,10 @@ def test_an_interrupted_training_is_the_same_to_the_bit(
             assert trainer.progress.step == step
             assert not trainer.is_done
     assert trainer.is_done
-    assert len(curve(tmp_path / "whole")) == 3
-    assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
+    assert len(rows_without_times(tmp_path / "whole")) == 3
+    assert rows_without_times(tmp_path / "parts") == rows_without_times(tmp_path / "whole")
     for name in (WEIGHTS, CHECKPOINT):
-        whole, parts = (load_file(tmp_path / folder / name) for folder in ("whole", "parts"))
-        assert whole.keys() == parts.keys()
-        assert [key for key in whole if not torch.equal(whole[key], parts[key])] == []
+        assert_same_tensors(tmp_path / "whole" / name, tmp_path / "parts" / name)
 
 
 def test_a_killed_training_goes_on_from_its_checkpoint(
@@ -102,11 +79,11 @@ def test_a_killed_training_goes_on_from_its_checkpoint(
     trainer.save = save_but_once
     with pytest.raises(KilledError):
         trainer.train()
-    assert len(curve(tmp_path / "parts")) == 2
+    assert len(rows_without_times(tmp_path / "parts")) == 2
     again = make_trainer(tmp_path / "parts", settings, examples)
     assert again.progress.epoch == 1
     again.train()
-    assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
+    assert rows_without_times(tmp_path / "parts") == rows_without_times(tmp_path / "whole")
 
 
 def test_checkpoints_are_made_within_an_epoch(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
@@ -162,14 +139,14 @@ def test_a_checkpoint_is_made_before_an_evaluation(
     assert again.progress.step == whole.progress.step
     again.train()
     assert again.progress.step == whole.progress.step
-    assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
+    assert rows_without_times(tmp_path / "parts") == rows_without_times(tmp_path / "whole")
 
 
 def test_it_learns_and_the_best_weights_are_kept(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     """Within 20 epochs the loss falls to a quarter. In the end the model has the weights of the best epoch."""
     trainer = make_trainer(tmp_path, recipe(training__max_epochs=20), examples)
     trainer.train()
-    rows, progress = curve(tmp_path), trainer.progress
+    rows, progress = rows_without_times(tmp_path), trainer.progress
     assert rows[-1]["loss"] < rows[0]["loss"] / 4
     best = max(row["dev_f1"] for row in rows)
     assert best > 60
@@ -221,7 +198,7 @@ def test_the_rate_falls_on_plateaus(recipe: Recipe, examples: list[NerExample], 
     trainer = make_trainer(tmp_path, settings, examples)
     with_scores(trainer, [1, 1, 1, 2, 1, 1])
     trainer.train()
-    assert [row["learning_rate"] for row in curve(tmp_path)] == [0.02, 0.02, 0.02, 0.01, 0.01, 0.01]
+    assert [row["learning_rate"] for row in rows_without_times(tmp_path)] == [0.02, 0.02, 0.02, 0.01, 0.01, 0.01]
     assert trainer.progress.rate == 0.25
 
 
@@ -232,7 +209,7 @@ def test_a_new_best_score_begins_the_wait_for_a_plateau_again(
     trainer = make_trainer(tmp_path, settings, examples)
     with_scores(trainer, [1, 1, 2, 1, 1, 1])
     trainer.train()
-    assert [row["learning_rate"] for row in curve(tmp_path)] == [0.02, 0.02, 0.02, 0.02, 0.02, 0.01]
+    assert [row["learning_rate"] for row in rows_without_times(tmp_path)] == [0.02, 0.02, 0.02, 0.02, 0.02, 0.01]
 
 
 def test_the_wait_for_a_plateau_begins_again_after_one(
@@ -242,13 +219,13 @@ def test_the_wait_for_a_plateau_begins_again_after_one(
     trainer = make_trainer(tmp_path, settings, examples)
     with_scores(trainer, [1, 1, 1, 1, 1])
     trainer.train()
-    assert [row["learning_rate"] for row in curve(tmp_path)] == [0.02, 0.02, 0.02, 0.01, 0.01]
+    assert [row["learning_rate"] for row in rows_without_times(tmp_path)] == [0.02, 0.02, 0.02, 0.01, 0.01]
 
 
 def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, recipe(training__decay_factor=0.5, training__decay_steps=4), examples)
     trainer.train()
-    assert [row["learning_rate"] for row in curve(tmp_path)] == pytest.approx([0.02, 0.01, 0.005])
+    assert [row["learning_rate"] for row in rows_without_times(tmp_path)] == pytest.approx([0.02, 0.01, 0.005])
     assert trainer.learning_rate == pytest.approx(0.0025)
 
 
@@ -278,7 +255,9 @@ def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_
     settings = recipe(training__decay=2 / 3, training__max_epochs=3)
     trainer = make_trainer(tmp_path / "epochs", settings, examples)
     trainer.train()
-    assert [row["learning_rate"] for row in curve(tmp_path / "epochs")] == pytest.approx([0.02, 0.0125, 0.0025])
+    assert [row["learning_rate"] for row in rows_without_times(tmp_path / "epochs")] == pytest.approx(
+        [0.02, 0.0125, 0.0025]
+    )
     assert trainer.learning_rate == pytest.approx(0)
     hurried = make_trainer(tmp_path / "minutes", recipe(training__decay=1.0, training__max_minutes=1.0), examples)
     hurried.progress.seconds = 45.0
@@ -294,7 +273,7 @@ def test_the_row_of_an_epoch_that_is_cut_short_has_the_rate_of_its_last_step(
     """The first step uses all the minutes up, so the rate of the next one would be zero."""
     trainer = make_trainer(tmp_path, recipe(training__decay=1.0, training__max_minutes=1e-9), examples)
     trainer.train()
-    assert [row["learning_rate"] for row in curve(tmp_path)] == [0.02]
+    assert [row["learning_rate"] for row in rows_without_times(tmp_path)] == [0.02]
     assert trainer.learning_rate == 0
 
 
@@ -332,7 +311,7 @@ def test_few_examples_are_repeated_in_an_epoch(
 
     trainer.step = watched
     trainer.train()
-    assert [row["step"] for row in curve(tmp_path)] == [5, 10, 15][:epochs]
+    assert [row["step"] for row in rows_without_times(tmp_path)] == [5, 10, 15][:epochs]
     used = Counter(map(id, seen))
     assert [used[id(example)] for example in trainer.train_set] == [times] * num_examples
     assert trainer.progress.num_trained == len(seen) == 40 * epochs
@@ -417,7 +396,9 @@ def test_numbers_are_clipped_before_their_norm(gradients: Callable[..., torch.Te
 def test_seeds_change_the_order(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         make_trainer(tmp_path / name, recipe(training__seed=seed, training__max_epochs=1), examples).train()
-    assert curve(tmp_path / "a") == curve(tmp_path / "b") != curve(tmp_path / "c")
+    assert (
+        rows_without_times(tmp_path / "a") == rows_without_times(tmp_path / "b") != rows_without_times(tmp_path / "c")
+    )
     trainer, other = (make_trainer(tmp_path / name, recipe(training__seed=s), examples) for s, name in enumerate("de"))
     plan = trainer.plan()
     assert other.plan() != plan
@@ -525,9 +506,8 @@ def test_a_trainer_that_was_stopped_trains_on(recipe: Recipe, examples: list[Ner
     trainer.train()
     assert not trainer.stopped
     assert trainer.is_done
-    assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
-    whole, parts = (load_file(tmp_path / folder / WEIGHTS) for folder in ("whole", "parts"))
-    assert [key for key in whole if not torch.equal(whole[key], parts[key])] == []
+    assert rows_without_times(tmp_path / "parts") == rows_without_times(tmp_path / "whole")
+    assert_same_tensors(tmp_path / "whole" / WEIGHTS, tmp_path / "parts" / WEIGHTS)
 
 
 def test_a_request_to_stop_holds_for_one_training(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
@@ -592,7 +572,7 @@ def test_tensorboard_is_written_on_request(recipe: Recipe, examples: list[NerExa
         assert (tmp_path / name / "tensorboard").exists() == wanted
     events = accumulator.EventAccumulator(str(tmp_path / "with" / "tensorboard")).Reload()
     (found,) = events.Scalars("dev_f1")
-    (row,) = curve(tmp_path / "with")
+    (row,) = rows_without_times(tmp_path / "with")
     assert (found.step, found.value) == (1, pytest.approx(row["dev_f1"]))
 
 
@@ -617,7 +597,7 @@ def test_training_in_bf16(recipe: Recipe, examples: list[NerExample], tmp_path: 
     weights = {name: load_file(folder / WEIGHTS) for name, folder in folders.items()}
     assert all(torch.equal(value, weights["stopped"][name]) for name, value in weights["bf16"].items())
     assert any(not torch.equal(value, weights["float32"][name]) for name, value in weights["bf16"].items())
-    first, *_, last = (row["loss"] for row in curve(folders["bf16"]))
+    first, *_, last = (row["loss"] for row in rows_without_times(folders["bf16"]))
     assert last < first
 
 

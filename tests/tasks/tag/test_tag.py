@@ -28,9 +28,8 @@ from elmo.tasks.prediction import predict
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.tag.model import LabelHead, LemmaHead, TagRecipe
 from elmo.tasks.tag.task import TASK
-from elmo.training.metrics import read_rows
 from recipes import make_task_model, recipe_maker
-from running import has_rows, started, wait_until
+from running import has_rows, rows_without_times, started, wait_until
 
 SMALL = {
     "words.dim": 6,
@@ -448,10 +447,7 @@ def test_a_killed_training_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: p
     assert not Path("killed/results.json").exists()
     for name in ("killed", "whole"):
         run(*arguments, name)
-    curves = [
-        [{k: v for k, v in row.items() if "second" not in k} for row in read_rows(tmp_path / name / "metrics.csv")]
-        for name in ("killed", "whole")
-    ]
+    curves = [rows_without_times(tmp_path / name) for name in ("killed", "whole")]
     assert len(curves[0]) == 6
     assert curves[0] == curves[1]
     for weights in ("weights.safetensors", "bilm/model.safetensors"):
