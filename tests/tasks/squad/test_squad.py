@@ -321,8 +321,9 @@ def test_elmo_reads_a_paragraph_once(batch_size: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(layers.embedder, "embed", watched)
     predictions = predict(TASK, model, found, batch_size)
     assert sorted(seen) == sorted({text for example in found for text in TASK.sentences(example)})
+    other = build(make_recipe(elmo__vectors="live"), found, make_model())
     for example, prediction in zip(found, predictions, strict=True):
-        (alone,) = predict(TASK, build(make_recipe(elmo__vectors="live"), found, make_model()), [example])
+        (alone,) = predict(TASK, other, [example])
         np.testing.assert_allclose(prediction.starts, alone.starts, atol=1e-5)
         np.testing.assert_allclose(prediction.ends, alone.ends, atol=1e-5)
 
