@@ -39,6 +39,15 @@ def whole(corpus: Corpus, recipe: Recipes, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
+@pytest.fixture(scope="module")
+def stopped(corpus: Corpus, recipe: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of such a run that was stopped after step 3 and after step 12, to be copied."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    for step in (3, 12):
+        train(corpus, folder, recipe(dropout=0.2), stop_after=step)
+    return folder
+
+
 @pytest.fixture
 def settings(recipe: Recipes) -> Recipe:
     return recipe(dropout=0.2)
@@ -357,12 +366,10 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
-    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, damage: str
+    corpus: Corpus, settings: Recipe, whole: Path, stopped: Path, tmp_path: Path, damage: str
 ) -> None:
     """The run warns, sets the damaged file aside, and ends with the same weights as without the damage."""
-    folder = tmp_path / "run"
-    for step in (3, 12):
-        train(corpus, folder, settings, stop_after=step)
+    folder = shutil.copytree(stopped, tmp_path / "run")
     newest = folder / "checkpoints" / "step-000000012.safetensors"
     data = newest.read_bytes()
     newest.write_bytes(DAMAGE[damage](data))
@@ -393,11 +400,10 @@ def test_a_checkpoint_of_another_version_keeps_its_name(corpus: Corpus, settings
 @pytest.mark.parametrize("kind", ["parameter/", "optimizer/", "state/", "stream/"])
 @pytest.mark.parametrize("change", ["missing", "another shape", "added"])
 def test_a_checkpoint_with_other_tensors_is_refused(
-    kind: str, change: str, corpus: Corpus, settings: Recipe, tmp_path: Path
+    kind: str, change: str, corpus: Corpus, settings: Recipe, stopped: Path, tmp_path: Path
 ) -> None:
     """A tensor of one number would fill all of another one."""
-    train(corpus, tmp_path / "run", settings, stop_after=3)
-    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    checkpoint = shutil.copytree(stopped, tmp_path / "run") / "checkpoints" / "step-000000012.safetensors"
     tensors, progress = read_checkpoint(checkpoint, PretrainingProgress)
     name = next(name for name in sorted(tensors) if name.startswith(kind) and tensors[name].numel() > 1)
     if change == "missing":

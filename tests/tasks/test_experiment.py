@@ -892,22 +892,19 @@ def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> Non
     Experiment(make_config(files, recipe(training__max_epochs=1), elmo="unicode", with_bilm=False)).run()
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
+def test_damaged_vocabularies_are_named(files: Path, recipe: Recipe) -> None:
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(config).run()
+    for content, says in (
         ("null", "holds something other than lists of strings"),
         ('{"words": "all"}', "holds something other than lists of strings"),
         ('{"words": [1]}', "holds something other than lists of strings"),
         ('{"words": []}', "key '.*' is missing"),
         ("{", "not valid JSON"),
-    ],
-)
-def test_damaged_vocabularies_are_named(content: str, says: str, files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
-    Experiment(config).run()
-    (config.folder / "vocabularies.json").write_text(content)
-    with pytest.raises(ElmoError, match=rf"vocabularies.json.*: {says}"):
-        load_run(config.folder)
+    ):
+        (config.folder / "vocabularies.json").write_text(content)
+        with pytest.raises(ElmoError, match=rf"vocabularies.json.*: {says}"):
+            load_run(config.folder)
 
 
 @pytest.mark.parametrize(
