@@ -1,11 +1,12 @@
-"""Calls of the command `elmo` in this process, with what a shell would see of them."""
+"""Calls of the command `elmo` in this process, with what a shell would see of them, and options for them."""
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from click.testing import CliRunner
@@ -18,6 +19,11 @@ def run(*arguments: object, text: str | None = None) -> str:
     result = CliRunner().invoke(cli, [*map(str, arguments)], input=text, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def set_options(changes: Mapping[str, object]) -> list[str]:
+    """Return the options `--set KEY=VALUE` that make these changes to a recipe."""
+    return [word for key, value in changes.items() for word in ("--set", f"{key}={json.dumps(value)}")]
 
 
 RunMain = Callable[[list[str]], tuple[int, str, str]]

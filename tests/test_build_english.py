@@ -12,18 +12,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from commands import set_options
 from elmo import formats
 from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.training.recipes import parse_override
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "build_english.py"
 SMALLER = {
-    "char_cnn.filters": "[[1, 4], [2, 8]]",
-    "lstm.dim": "16",
-    "lstm.projection_dim": "8",
-    "training.batch_size": "4",
-    "training.max_steps": "4",
-    "training.n_negative_samples_batch": "16",
+    "char_cnn.filters": [[1, 4], [2, 8]],
+    "lstm.dim": 16,
+    "lstm.projection_dim": 8,
+    "training.batch_size": 4,
+    "training.max_steps": 4,
+    "training.n_negative_samples_batch": 16,
 }
 """Settings that turn a run of days into one of a second. All other keys are those of the recipe."""
 
@@ -86,8 +87,7 @@ def test_the_runs_are_of_the_recipe_and_make_its_steps() -> None:
 def test_a_whole_experiment_by_commands(data: Path, tmp_path: Path) -> None:
     """The model is trained, measured and stored in half precision, with its figures in the card. A second start trains
     nothing."""
-    overrides = [word for key, value in SMALLER.items() for word in ("--set", f"{key}={value}")]
-    command = [sys.executable, SCRIPT, data, tmp_path / "work", "--into", tmp_path / "en", *overrides]
+    command = [sys.executable, SCRIPT, data, tmp_path / "work", "--into", tmp_path / "en", *set_options(SMALLER)]
     command += ["--baseline", tmp_path / "work" / "run-1"]  # exists by the time it is measured
     done = subprocess.run(command, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr

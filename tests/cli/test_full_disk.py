@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from bridge import make_model
-from commands import RunMain
+from commands import RunMain, set_options
 from elmo import formats
 from elmo.formats import save_native
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1"]
-TINY = {"words.dim": 6, "characters.dim": 4, "characters.filters": 6, "lstm": "[8]", "training.max_epochs": 1}
+TINY = {"words.dim": 6, "characters.dim": 4, "characters.filters": 6, "lstm": [8], "training.max_epochs": 1}
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> R
 PREPARE = ["prepare", "out", "text.txt"]
 CONVERT = ["convert", "model", "out"]
 TRAIN = ["task", "train", "ner", "--train", "names.conll", "--dev", "names.conll", "--elmo", "model", "--out", "out"]
-TRAIN += ["--device", "cpu", *(word for key, value in TINY.items() for word in ("--set", f"{key}={value}"))]
+TRAIN += ["--device", "cpu", *set_options(TINY)]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import torch
 from click.testing import CliRunner
 
 from bridge import make_model
-from commands import RunMain, run
+from commands import RunMain, run, set_options
 from elmo import formats
 from elmo.cli.main import cli
 from elmo.cli.unanswered import PLAIN, layout_of
@@ -473,17 +473,8 @@ def test_seeds_and_json(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_training_continues(folder: Path) -> None:
     """The same command ends with the same metrics as one that was never killed."""
-    settings = [
-        "--set",
-        "training.checkpoint_every_minutes=0.000001",
-        "--set",
-        "training.max_epochs=30",
-        "--set",
-        "training.patience=30",
-        "--device",
-        "cpu",
-    ]
-    arguments = [*TRAIN, *settings, "--elmo", "model", "--out"]
+    changes = {"training.checkpoint_every_minutes": 0.000001, "training.max_epochs": 30, "training.patience": 30}
+    arguments = [*TRAIN, *set_options(changes), "--device", "cpu", "--elmo", "model", "--out"]
     command = [sys.executable, "-m", "elmo", *arguments, "killed"]
     with started(*command) as process:
         wait_until(partial(has_rows, folder / "killed", 1), process)

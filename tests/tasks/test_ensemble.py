@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bridge import make_model
-from commands import run
+from commands import run, set_options
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import save_native
@@ -56,10 +56,9 @@ def write_pairs(path: Path, number: int) -> None:
 
 
 def train(folder: Path, name: str, *more: str, elmo: str = "model") -> None:
-    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
     files = ["--train", f"{folder}/train.jsonl", "--dev", f"{folder}/test.jsonl"]
     where = ["--elmo", elmo if elmo == "none" else f"{folder}/{elmo}", "--out", f"{folder}/{name}", "--device", "cpu"]
-    run("task", "train", "snli", *files, *settings, *more, *where)
+    run("task", "train", "snli", *files, *set_options(SMALL), *more, *where)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import elmo.tasks
-from commands import run
+from commands import run, set_options
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -230,10 +230,9 @@ def test_commands_label_text_with_one_model_and_evaluate_two_together(tmp_path: 
     """Texts without a label are predicted as text or as JSON, and two models can be evaluated together."""
     for seed, name in enumerate(("train", "dev")):
         write(tmp_path / name, make_texts(80 if name == "train" else 20, seed))
-    changes = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
     files = ["--train", str(tmp_path / "train"), "--dev", str(tmp_path / "dev"), "--elmo", "none", "--seeds", "2"]
     folder = tmp_path / "run"
-    run("task", "train", "classify", *files, "--out", folder, *changes)
+    run("task", "train", "classify", *files, "--out", folder, *set_options(SMALL))
     text = '\n{"text": "w1 cat\\nw2"}\nw3. Rose oak\n'
     rows = [line.split("\t") for line in run("task", "predict", folder, "-", text=text).splitlines()]
     assert [row[0] for row in rows] == ["animals", "plants"]

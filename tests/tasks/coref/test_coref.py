@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from bridge import make_model
-from commands import run
+from commands import run, set_options
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -350,9 +350,9 @@ def test_a_whole_experiment_by_commands(tmp_path: Path, monkeypatch: pytest.Monk
     for name, documents in (("train", make_documents(16)), ("test", make_documents(5, seed=1))):
         Path(f"{name}.conll").write_text("".join(format_document(d, d.clusters) for d in documents))
     save_native(make_model(), tmp_path / "model")
-    recipe = {**SMALL, "training.max_epochs": 13, "training.learning_rate": 0.01, "training.patience": 13}
-    settings = [word for key, value in recipe.items() for word in ("--set", f"{key}={value}")]
+    changes = {"training.max_epochs": 13, "training.learning_rate": 0.01, "training.patience": 13}
     files = ["--train", "train.conll", "--dev", "test.conll", "--test", "test.conll"]
+    settings = set_options(SMALL | changes)
     command = ["task", "train", "coref", *files, *settings, "--elmo", "model", "--out", "run", "--device", "cpu"]
     run(*command, "--set", "training.max_minutes=0.000001")
     Path("run/results.json").unlink()  # as after a kill just before it was written

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from bridge import make_model
-from commands import run
+from commands import run, set_options
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -308,11 +308,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_pairs(folder / "train.jsonl", make_pairs(60))
     write_pairs(folder / "test.jsonl", make_pairs(21, seed=1))
     save_native(make_model(), folder / "model")
-    recipe = {**SMALL, "training.max_epochs": 20, "training.plateau_factor": "null"}
-    settings = [word for key, value in recipe.items() for word in ("--set", f"{key}={value}")]
+    recipe = {**SMALL, "training.max_epochs": 20, "training.plateau_factor": None}
     files = ["--train", f"{folder}/train.jsonl", "--dev", f"{folder}/test.jsonl", "--test", f"{folder}/test.jsonl"]
     where = ["--elmo", f"{folder}/model", "--out", f"{folder}/run", "--device", "cpu"]
-    run("task", "train", "snli", *files, *settings, "--set", "training.patience=20", *where)
+    run("task", "train", "snli", *files, *set_options(recipe), "--set", "training.patience=20", *where)
     return folder
 
 

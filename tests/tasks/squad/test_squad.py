@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from bridge import make_model
-from commands import run
+from commands import run, set_options
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import save_native
@@ -385,10 +385,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_squad(folder / "train.json", 30)
     write_squad(folder / "test.json", 10, seed=1)
     save_native(make_model(), folder / "model")
-    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     files = ["--train", f"{folder}/train.json#:1,{folder}/train.json#1:", "--dev", f"{folder}/test.json"]
     where = ["--elmo", f"{folder}/model", "--out", f"{folder}/run", "--device", "cpu", "--seeds", "2"]
-    run("task", "train", "squad", *files, "--test", f"{folder}/test.json", *settings, *where)
+    run("task", "train", "squad", *files, "--test", f"{folder}/test.json", *set_options(SMALL), *where)
     return folder
 
 
@@ -420,8 +419,8 @@ def test_a_whole_experiment_by_commands(folder: Path) -> None:
 
 def test_the_bilm_is_fine_tuned_on_paragraphs(folder: Path) -> None:
     """As published, the biLM reads each paragraph once and no question."""
-    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
-    files = ["--train", "train.json", "--dev", "test.json", "--set", "training.max_epochs=1", "--device", "cpu"]
+    settings = set_options(SMALL | {"training.max_epochs": 1})
+    files = ["--train", "train.json", "--dev", "test.json", "--device", "cpu"]
     out = ["--elmo", "model", "--finetune", "tuned", "--out", "tuned-run"]
     last = run("task", "train", "squad", *settings, *files, *out).splitlines()[-1]  # click before 8.2 adds stderr
     assert last.startswith("tuned-run: dev f1 ")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from commands import run
+from commands import run, set_options
 from comparing import adds_by_index, loss_depends_on_seed
 from elmo import tasks
 from elmo.errors import ElmoError
@@ -332,9 +332,7 @@ def test_train_evaluate_and_predict_by_commands(tmp_path: Path) -> None:
     settings |= {"training.learning_rate": 0.02, "training.batch_size": 8}
     train = ["task", "train", "srl", "--elmo", "none", "--device", "cpu", "--train", f"{tmp_path}/train"]
     train += ["--dev", f"{tmp_path}/dev", "--out", f"{tmp_path}/run"]
-    train += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-
-    run(*train)
+    run(*train, *set_options(settings))
     evaluate = ["task", "evaluate", f"{tmp_path}/run", f"{tmp_path}/dev", "--json", "--device", "cpu"]
     scores = json.loads(run(*evaluate))["scores"]
     assert scores["f1"] > 90

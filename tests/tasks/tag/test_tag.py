@@ -7,7 +7,6 @@ import lzma
 import sys
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import torch.nn.functional as F
 
 import elmo.tasks
 from bridge import make_model
-from commands import run
+from commands import run, set_options
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import save_native
@@ -327,7 +326,7 @@ def test_wrong_recipes_are_refused(settings: dict[str, Any], says: str) -> None:
         make_recipe(**settings)
 
 
-SETTINGS = [*chain.from_iterable(("--set", f"{key}={json.dumps(value)}") for key, value in SMALL.items())]
+SETTINGS = set_options(SMALL)
 TRAIN = ["task", "train", "tag", "--train", "train.conllu", "--dev", "dev.conllu", "--device", "cpu", *SETTINGS]
 
 
@@ -438,9 +437,8 @@ def test_a_killed_training_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: p
     """The training, with a biLM that is trained along, is killed with SIGKILL and started again."""
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)
-    saving = {"checkpoint_every_minutes": 0.000001, "max_epochs": 6}
-    settings = ["elmo.vectors=trained", *(f"training.{key}={value}" for key, value in saving.items())]
-    arguments = [*TRAIN, *chain.from_iterable(("--set", item) for item in settings), "--elmo", "model", "--out"]
+    changes = {"elmo.vectors": "trained", "training.checkpoint_every_minutes": 0.000001, "training.max_epochs": 6}
+    arguments = [*TRAIN, *set_options(changes), "--elmo", "model", "--out"]
     with started(sys.executable, "-m", "elmo", *arguments, "killed") as process:
         wait_until(partial(has_rows, tmp_path / "killed", 1), process)
         process.kill()
