@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -49,6 +50,19 @@ def text(sentences: list[list[str]], tmp_path_factory: pytest.TempPathFactory) -
     path = tmp_path_factory.mktemp("text") / "text.txt"
     path.write_text("\n".join(map(" ".join, sentences)), encoding="utf-8")
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def built(model: Embedder, text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "index"
+    build_index(model, [text], folder)
+    return folder
+
+
+@pytest.fixture
+def index_folder(built: Path, tmp_path: Path) -> Path:
+    """Return a copy of the index of the text, which the test may damage."""
+    return shutil.copytree(built, tmp_path / "index")
 
 
 def assert_same(found, exact) -> None:
@@ -100,9 +114,8 @@ def test_the_sentence_of_one_word_counts_without_a_query(model: Embedder, tmp_pa
         index.find_neighbors("play", occurrence=2)
 
 
-def test_the_mean_of_all_uses_is_that_of_the_exact_search(model, sentences, text: str, tmp_path: Path) -> None:
-    build_index(model, [text], tmp_path / "index")
-    index = ContextIndex(tmp_path / "index", model)
+def test_the_mean_of_all_uses_is_that_of_the_exact_search(model, sentences, index_folder: Path) -> None:
+    index = ContextIndex(index_folder, model)
     for options in ({}, {"ignore_case": True}, {"top": 3}):
         exact = find_neighbors(model, sentences, "play", **{"top": 12, **options})
         found = index.find_neighbors("play", **{"top": 12, **options})
@@ -241,6 +254,20 @@ CONLLU = """# text = They play .
 3\tplay\tplay\tNOUN\tNN\t_\t0\t_\t_\t_
 3.1\tleft\tleave\tVERB\tVBD\t_\t0\t_\t_\t_
 """
+
+
+@pytest.fixture(scope="module")
+def built_of_tags(model: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tagged")
+    (folder / "text.conllu").write_text(CONLLU, encoding="utf-8")
+    build_index(model, [str(folder / "text.conllu")], folder / "index", tagged="upos")
+    return folder / "index"
+
+
+@pytest.fixture
+def tagged_folder(built_of_tags: Path, tmp_path: Path) -> Path:
+    """Return a copy of the index of a text with parts of speech, which the test may damage."""
+    return shutil.copytree(built_of_tags, tmp_path / "index")
 
 
 def test_parts_of_speech_choose(model: Embedder, tmp_path: Path) -> None:
@@ -443,16 +470,14 @@ def test_an_index_is_replaced_where_a_link_leads_to(model: Embedder, text: str, 
     assert link.is_symlink()
 
 
-def test_vectors_of_words_that_were_stored_since_are_named(model: Embedder, text: str, tmp_path: Path) -> None:
-    build_index(model, [text], tmp_path / "index")
+def test_vectors_of_words_that_were_stored_since_are_named(index_folder: Path, tmp_path: Path) -> None:
     warmed = formats.load(make(tmp_path / "model")[0])
     warmed.types = StoredTypes.of(["play"], np.zeros((1, 12), np.float32), "", "float16")
     with pytest.raises(ElmoError, match=r"another model \(one without its stored vectors, if 'elmo warm --types' has"):
-        ContextIndex(tmp_path / "index", Embedder(warmed))
+        ContextIndex(index_folder, Embedder(warmed))
 
 
-def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) -> None:
-    build_index(model, [text], tmp_path / "index")
+def test_another_model_is_refused(model: Embedder, index_folder: Path, tmp_path: Path) -> None:
     other = Embedder(formats.load(make(tmp_path / "other", "no_highway")[0]))
     for folder, embedder, says in (
         ("index", other, "index: was built with another model; give that one"),
@@ -506,9 +531,8 @@ def test_bad_settings_are_explained_and_leave_nothing(model: Embedder, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
 
-def test_uses_come_from_all_over_the_text(model: Embedder, sentences, text: str, tmp_path: Path) -> None:
-    build_index(model, [text], tmp_path / "index")
-    index = ContextIndex(tmp_path / "index", model)
+def test_uses_come_from_all_over_the_text(model: Embedder, sentences, index_folder: Path) -> None:
+    index = ContextIndex(index_folder, model)
     found = index.uses("play", 5)
     assert len(found) == 5
     assert all(tokens[position] == "play" for tokens, position in found)
@@ -547,18 +571,16 @@ def test_the_sample_is_of_as_many_tokens_as_asked_for(model: Embedder, tmp_path:
     ],
 )
 def test_an_incomplete_index_is_refused(
-    model: Embedder, tmp_path: Path, name: str, kept: int | None, says: str
+    model: Embedder, tagged_folder: Path, name: str, kept: int | None, says: str
 ) -> None:
     """A copy that was not finished leaves such an index. A search in it would never find what is missing."""
-    (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
-    build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
-    path = tmp_path / "index" / name
+    path = tagged_folder / name
     if kept is None:
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ElmoError, match=says):
-        ContextIndex(tmp_path / "index", model)
+        ContextIndex(tagged_folder, model)
 
 
 @pytest.mark.parametrize(
@@ -572,37 +594,33 @@ def test_an_incomplete_index_is_refused(
     ],
 )
 def test_a_damaged_index_is_reported_in_one_sentence(
-    model: Embedder, text: str, tmp_path: Path, name: str, old: bytes, new: bytes
+    model: Embedder, index_folder: Path, name: str, old: bytes, new: bytes
 ) -> None:
     """The damage is noticed when the index is opened or when it is searched."""
-    build_index(model, [text], tmp_path / "index")
-    data = (tmp_path / "index" / name).read_bytes()
+    data = (index_folder / name).read_bytes()
     assert old in data
-    (tmp_path / "index" / name).write_bytes(data.replace(old, new))
+    (index_folder / name).write_bytes(data.replace(old, new))
     with pytest.raises(ElmoError, match=r"damaged \(.*again"):
-        ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, top=1000, any_word=True)
+        ContextIndex(index_folder, model).find_neighbors("play", QUERY, top=1000, any_word=True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no named pipes")
 @pytest.mark.parametrize("name", ["trained.faiss", "vectors-000000.faiss", "tags.bin", "words.npy", "places.bin"])
-def test_a_pipe_in_an_index_is_not_waited_for(model: Embedder, tmp_path: Path, name: str) -> None:
-    (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
-    build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
-    (tmp_path / "index" / name).unlink()
-    os.mkfifo(tmp_path / "index" / name)
+def test_a_pipe_in_an_index_is_not_waited_for(model: Embedder, tagged_folder: Path, name: str) -> None:
+    (tagged_folder / name).unlink()
+    os.mkfifo(tagged_folder / name)
     with pytest.raises(ElmoError, match=f"{name}(: is missing| is missing|: is a pipe)"):
-        ContextIndex(tmp_path / "index", model)
+        ContextIndex(tagged_folder, model)
 
 
 def test_faiss_makes_no_array_that_is_much_larger_than_its_file(
-    model: Embedder, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A damaged file may ask for terabytes. Otherwise, the limit of the process stays as it was."""
     faiss: Any = importlib.import_module("faiss")
     if not hasattr(faiss, "get_deserialization_vector_byte_limit"):
         pytest.skip("this version of faiss has no such limit")
-    build_index(model, [text], tmp_path / "index")
-    path, read = tmp_path / "index" / "trained.faiss", faiss.read_index
+    path, read = index_folder / "trained.faiss", faiss.read_index
     before = faiss.get_deserialization_vector_byte_limit()
     limits: list[int] = []
 
@@ -621,26 +639,24 @@ def test_faiss_makes_no_array_that_is_much_larger_than_its_file(
     assert faiss.get_deserialization_vector_byte_limit() == before
 
 
-def test_files_of_another_index_are_refused(model: Embedder, text: str, tmp_path: Path) -> None:
+def test_files_of_another_index_are_refused(model: Embedder, index_folder: Path) -> None:
     """Faiss would search them as they are: with wrong results, or with a crash."""
     faiss = importlib.import_module("faiss")
-    build_index(model, [text], tmp_path / "index")
-    trained = tmp_path / "index" / "trained.faiss"
+    trained = index_folder / "trained.faiss"
     random = np.random.default_rng(0)
     stored.train_index(random.normal(size=(4000, model.width)).astype(np.float32), "float16", 4000, trained)
     with pytest.raises(ElmoError, match=r"vectors-000000\.faiss: is damaged, or part of another index"):
-        ContextIndex(tmp_path / "index", model)
+        ContextIndex(index_folder, model)
     faiss.write_index(faiss.IndexFlat(model.width), str(trained))
     with pytest.raises(ElmoError, match=r"trained\.faiss: is not of the kind that 'elmo index' writes"):
-        ContextIndex(tmp_path / "index", model)
+        ContextIndex(index_folder, model)
 
 
 @pytest.mark.parametrize("name", ["trained.faiss", "vectors-000000.faiss"])
-def test_vectors_in_another_file_are_not_read(name: str, model: Embedder, text: str, tmp_path: Path) -> None:
+def test_vectors_in_another_file_are_not_read(name: str, model: Embedder, index_folder: Path, tmp_path: Path) -> None:
     """A file may name any other one for them. Faiss would open it for writing, or crash at the first search."""
     faiss: Any = importlib.import_module("faiss")
-    build_index(model, [text], tmp_path / "index")
-    path = str(tmp_path / "index" / name)
+    path = str(index_folder / name)
     index = faiss.read_index(path)
     elsewhere = faiss.OnDiskInvertedLists(index.nlist, index.code_size, str(tmp_path / "other.bin"))
     ids, codes = np.zeros(1, np.int64), np.zeros(index.code_size, np.uint8)
@@ -648,15 +664,14 @@ def test_vectors_in_another_file_are_not_read(name: str, model: Embedder, text: 
     index.replace_invlists(elsewhere, False)
     faiss.write_index(index, path)
     with pytest.raises(ElmoError, match=f"{name}: its vectors are in another file, which is not opened"):
-        ContextIndex(tmp_path / "index", model)
+        ContextIndex(index_folder, model)
 
 
-def test_word_vectors_of_another_width_are_refused(model: Embedder, text: str, tmp_path: Path) -> None:
-    build_index(model, [text], tmp_path / "index")
-    path = tmp_path / "index" / "words.npy"
+def test_word_vectors_of_another_width_are_refused(model: Embedder, index_folder: Path) -> None:
+    path = index_folder / "words.npy"
     np.save(path, np.hstack([np.load(path)] * 4))
     with pytest.raises(ElmoError, match=r"index: is damaged .*not as wide as those of its model"):
-        ContextIndex(tmp_path / "index", model)
+        ContextIndex(index_folder, model)
 
 
 def test_a_tag_without_a_name_is_damage(model: Embedder, tmp_path: Path) -> None:
@@ -698,15 +713,14 @@ def test_vectors_that_cannot_be_written(tmp_path: Path) -> None:
     [{"model": 3}, {"layer": "top"}, {"layer": ["a"]}, {"layer_name": None}, {"vectors": []}, {"tags": [1]}],
     ids=str,
 )
-def test_a_damaged_description_is_refused(model: Embedder, text: str, tmp_path: Path, change: dict[str, Any]) -> None:
-    build_index(model, [text], tmp_path / "index")
-    path = tmp_path / "index" / "index.json"
+def test_a_damaged_description_is_refused(model: Embedder, index_folder: Path, change: dict[str, Any]) -> None:
+    path = index_folder / "index.json"
     facts = json.loads(path.read_text())
     (name,) = change
     for damaged in (facts | change, {key: value for key, value in facts.items() if key != name}):
         path.write_text(json.dumps(damaged))
         with pytest.raises(ElmoError, match=r"index\.json: is damaged"):
-            ContextIndex(tmp_path / "index", model)
+            ContextIndex(index_folder, model)
 
 
 LETTERS = {"a.txt": "They saw a play .\n\nA play in the park .\n", "b.txt": "New drama !\nShe wrote a new play .\n"}
@@ -832,11 +846,9 @@ def test_unknown_keywords_are_refused(model: Embedder, text: str, tmp_path: Path
             build_index(model, [text], tmp_path / "index", tagged=tagged, tokeniser="ptb")  # pyright: ignore[reportCallIssue]
 
 
-def test_tagged_text_has_places(model: Embedder, tmp_path: Path) -> None:
+def test_tagged_text_has_places(model: Embedder, tagged_folder: Path) -> None:
     """The line is that of the sentence's first comment, or of its first row if it has no comment."""
-    (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
-    build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
-    origins = ContextIndex(tmp_path / "index", model).text.origins
+    origins = ContextIndex(tagged_folder, model).text.origins
     assert origins is not None
     assert [origins.of(sentence).line for sentence in range(len(origins))] == [1, 6]
 
