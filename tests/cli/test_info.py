@@ -25,7 +25,7 @@ from bridge import assert_equal, make_model
 from commands import RunMain, run
 from elmo import formats
 from elmo.config import TextConfig
-from elmo.embed import load
+from elmo.embed import Embedder
 from elmo.embed.description import find_vectors
 from elmo.errors import ElmoError
 
@@ -228,7 +228,7 @@ def test_a_file_of_vectors_of_no_shape(tmp_path: Path) -> None:
 
 
 def test_facts_of_another_program_are_of_any_type(tmp_path: Path) -> None:
-    load("en").write(tmp_path / "v.npz", [["a"]], facts={"num_tokens": "many"})
+    Embedder(make_model()).write(tmp_path / "v.npz", [["a"]], facts={"num_tokens": "many"})
     assert "vectors of tokens: 1 sentence, " in run("info", tmp_path / "v.npz")
 
 
@@ -239,7 +239,7 @@ def test_a_file_of_vectors_whose_name_is_not_utf8(ending: str, tmp_path: Path) -
         pytest.importorskip("pyarrow", reason="needs the extra 'parquet'")
     path = tmp_path / os.fsdecode(b"caf\xe9.") / f"v.{ending}"
     path.parent.mkdir()
-    load("en").write(path, [["a"]])
+    Embedder(make_model()).write(path, [["a"]])
     found = find_vectors(path)
     assert found is not None
     assert found.num_sentences == 1

@@ -244,7 +244,7 @@ def test_a_number_is_no_device() -> None:
 
 
 def test_an_embedder_is_made_from_what_a_layer_holds() -> None:
-    layer: Any = elmo.Elmo.from_pretrained("en", 1)
+    layer: Any = elmo.Elmo(None, None, 1, module=make_model().bilm)
     with pytest.raises(ElmoError, match=r"found Elmo; pass its as_model\(\)$"):
         Embedder(layer)
     assert Embedder(layer.as_model()).width == layer.output_dim
