@@ -1,4 +1,4 @@
-"""Small recipes, models and trainers of tasks."""
+"""Small recipes, examples, models and trainers of tasks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ from elmo.tasks.trainer import Trainer
 from elmo.training.recipes import read_recipe
 
 Recipe = TypeVar("Recipe", bound=TaskRecipe)
+
+SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
+TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
+
+
+def write_names(path: Path, sentences: Sequence[str] = SENTENCES) -> Path:
+    """Write the sentences with the tags of their names, a token in every line, and return the path."""
+    lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in sentences)
+    path.write_text("\n".join(lines))
+    return path
 
 
 def recipe_maker(kind: type[Recipe], task: str, small: Mapping[str, object]) -> Callable[..., Recipe]:

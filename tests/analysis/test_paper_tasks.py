@@ -27,9 +27,8 @@ from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import METRICS, read_rows
+from recipes import SENTENCES, write_names
 
-SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
-TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
 SMALL = {
     "scheme": "BIO",
     "words.dim": 6,
@@ -56,8 +55,7 @@ MakeRuns = Callable[..., TaskRuns]
 def make_runs(tmp_path: Path) -> MakeRuns:
     """Return a function that sets up the task of named entities with eight sentences and a biLM that has a softmax."""
     for name, sentences in (("train", SENTENCES), ("dev", SENTENCES[1:6])):
-        lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in sentences)
-        (tmp_path / f"{name}.conll").write_text("\n".join(lines))
+        write_names(tmp_path / f"{name}.conll", sentences)
     save_native(make_model(softmax=True), tmp_path / "model")
 
     def make(**options: Any) -> TaskRuns:

@@ -39,9 +39,9 @@ from elmo.tasks.run_folder import load_run, read_results
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
 from elmo.training.metrics import read_rows
+from recipes import SENTENCES, write_names
 
-SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
-TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
+TEXTS = SENTENCES[:7]
 
 RECIPE = """\
 char_cnn: {activation: relu, embedding: {dim: 4}, filters: [[1, 4], [2, 8]], n_highway: 1}
@@ -100,13 +100,13 @@ def _digest_loaded(model: Model) -> str:
     if model.types is not None:
         _add(found, [model.types.read(_stored_words())[0]])
     if model.lexicon is not None:
-        found.update(model.lexicon.encode([*SENTENCES[0].split(), *make_many_langs.WORDS]).tobytes())
+        found.update(model.lexicon.encode([*TEXTS[0].split(), *make_many_langs.WORDS]).tobytes())
     found.update(repr(words).encode("utf-8", "backslashreplace"))
     return found.hexdigest()
 
 
 def _stored_words() -> list[str]:
-    return sorted({word for sentence in SENTENCES for word in sentence.split()})
+    return sorted({word for sentence in TEXTS for word in sentence.split()})
 
 
 def _add(found: Any, arrays: Any) -> None:
@@ -250,7 +250,7 @@ def make_native(folder: Path, *, everything: bool = False, seed: int = 0) -> Non
             parameter.add_(0.01 * seed)
     if everything:
         model.mixes = [ScalarMix(model.config.num_layers, initial_scores=[0.1, 0.2, 0.3])]
-        model.warm_state = mean_state(model, [sentence.split() for sentence in SENTENCES])
+        model.warm_state = mean_state(model, [sentence.split() for sentence in TEXTS])
         model.types = encode_types(model, _stored_words(), "float16")
     formats.save_native(model, folder)
 
@@ -266,10 +266,9 @@ TRAIN = (
 def make_inputs(folder: Path) -> None:
     """Write what commands read: two texts, tagged text, recipes, a model folder, and two models as published."""
     folder.mkdir(parents=True)
-    (folder / "text.txt").write_text("".join(f"{sentence}\n" for sentence in SENTENCES * 3), encoding="utf-8")
-    (folder / "other.txt").write_text("".join(f"{sentence} too\n" for sentence in SENTENCES[1:] * 2), encoding="utf-8")
-    lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in SENTENCES)
-    (folder / "text.conll").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "text.txt").write_text("".join(f"{sentence}\n" for sentence in TEXTS * 3), encoding="utf-8")
+    (folder / "other.txt").write_text("".join(f"{sentence} too\n" for sentence in TEXTS[1:] * 2), encoding="utf-8")
+    write_names(folder / "text.conll", TEXTS)
     (folder / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
     (folder / "ner.yaml").write_text(NER, encoding="utf-8")
     make_native(folder / "model")

@@ -13,8 +13,8 @@ from bridge import make_model
 from commands import RunMain, set_options
 from elmo import formats
 from elmo.formats import save_native
+from recipes import SENTENCES, write_names
 
-SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1"]
 TINY = {"words.dim": 6, "characters.dim": 4, "characters.filters": 6, "lstm": [8], "training.max_epochs": 1}
 
 
@@ -35,10 +35,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> R
     monkeypatch.chdir(tmp_path)
     save_native(make_model(), tmp_path / "model")
     (tmp_path / "text.txt").write_text("".join(f"{number} {number} words\n" for number in range(2_000)))
-    labels = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
-    lines = ("".join(f"{word}\t{labels.get(word, 'O')}\n" for word in text.split()) for text in SENTENCES)
-    (tmp_path / "names.conll").write_text("\n".join(lines))
-
+    write_names(tmp_path / "names.conll", SENTENCES[:5])
     return run_main
 
 

@@ -30,10 +30,10 @@ from elmo.tasks import TASKS, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.text.corpus import Corpus
 from elmo.text.tokenizers import Tokenizer
+from recipes import SENTENCES, write_names
 from running import has_rows, rows_without_times, started, wait_until
 
-SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
-TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
+TEXTS = SENTENCES[:7]
 SMALL = """\
 scheme: BIO
 words: {dim: 6, min_count: 1}
@@ -46,8 +46,7 @@ training: {batch_size: 4, learning_rate: 0.03, max_epochs: 25, patience: 25}
 
 
 def write_inputs(folder: Path) -> None:
-    lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in SENTENCES)
-    (folder / "text.conll").write_text("\n".join(lines))
+    write_names(folder / "text.conll", TEXTS)
     (folder / "small.yaml").write_text(SMALL)
     save_native(make_model(), folder / "model")
 
@@ -105,7 +104,7 @@ def test_options_decide_how_text_is_read(trained: str) -> None:
     lines = Path("text.conll").read_text().splitlines()
     Path("numbered.conll").write_text("".join(f"7\t{line}\n" if line else "\n" for line in lines))
     text = run("task", "text", "ner", "numbered.conll", "--set", "token_column=1")
-    assert text.splitlines() == SENTENCES
+    assert text.splitlines() == TEXTS
     Path("latin.txt").write_bytes("Fußball\n".encode("latin-1"))
     assert run("task", "predict", "run", "latin.txt", "--encoding", "latin-1").startswith("Fußball\t")
 
@@ -263,7 +262,7 @@ def test_info_describes_a_run_folder(trained: str) -> None:
 def test_fine_tuning_on_the_text_of_a_task(folder: Path) -> None:
     """`elmo task text` prints each sentence once, as tokens, and the task can use the model that was tuned on them."""
     text = run("task", "text", "ner", "text.conll", "text.conll")
-    assert text.splitlines() == SENTENCES
+    assert text.splitlines() == TEXTS
     Path("task.txt").write_text(text)
     run("finetune", "model", "tuned", "task.txt", "--new-softmax", "--min-count", "1", "--device", "cpu")
     assert "Ghent" in Path("tuned/vocabulary.txt").read_text().split(), "it occurs once"
@@ -284,7 +283,7 @@ def test_fine_tuning_and_training_are_one_command(
     assert json.loads(out)["done"]
     assert re.search(r"^elmo: tuned: perplexity [\d.,]+ before, [\d.,]+ after, on the dev set$", error, re.M)
     sentences = Corpus.open("tuned/corpus")
-    assert sentences.num_sentences == len(SENTENCES)
+    assert sentences.num_sentences == len(TEXTS)
     used, tuned, original = (
         formats.load(name).bilm.char_encoder.embedding.weight for name in ("run/bilm", "tuned", "model")
     )

@@ -24,9 +24,8 @@ from elmo.tasks.coref.data import Document, Mention, format_document
 from elmo.tasks.ner.task import NerExample, NerModel
 from elmo.tasks.run_folder import read_config
 from elmo.text.corpus import Corpus
+from recipes import SENTENCES, write_names
 
-SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
-TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
 SETTINGS: dict[str, object] = {
     "scheme": "BIO",
     "words.dim": 6,
@@ -43,9 +42,7 @@ SETTINGS: dict[str, object] = {
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a tagger until it has learned eight sentences, and return its folder, which has their file as well."""
     folder = tmp_path_factory.mktemp("public")
-    lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in SENTENCES)
-    (folder / "names.conll").write_text("\n".join(lines))
-    names = folder / "names.conll"
+    names = write_names(folder / "names.conll")
     (result,) = elmo.tasks.train(
         "ner", train=names, dev=names, folder=folder / "run", elmo="none", settings=SETTINGS, device="cpu"
     )
