@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from commands import RunMain
-from elmo.cli.index import command as index
+from commands import RunMain, run
 from elmo.cli.neighbors import marked
 from make_bilm_hdf5 import make
 
@@ -215,7 +213,7 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     tagged = "They\tPRON\nplay\tVERB\n.\tPUNCT\n\na\tDET\nplay\tNOUN\n"
     (tmp_path / "tagged.txt").write_text(tagged, encoding="utf-8")
-    assert CliRunner().invoke(index, ["model", "tagged.txt", "t.index", "--tagged", "columns"]).exit_code == 0
+    run("index", "model", "tagged.txt", "t.index", "--tagged", "columns")
     query = ["t.index", "--word", "play", "--in", "A new play"]
     code, out, _ = elmo(*query, "--json")
     assert (code, [use["sentence"] for use in json.loads(out)["uses"]].count(0)) == (0, 1)
@@ -245,8 +243,7 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
 def test_the_query_is_tokenized_like_the_text_of_the_index(elmo: Run, tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     (tmp_path / "raw.txt").write_text("They saw a Play.\nA play, she said.\n", encoding="utf-8")
-    build = CliRunner().invoke(index, ["model", "raw.txt", "raw.index", "--tokenizer", "ptb", "--lowercase"])
-    assert build.exit_code == 0, build.output
+    run("index", "model", "raw.txt", "raw.index", "--tokenizer", "ptb", "--lowercase")
     query = ["raw.index", "--word", "Play", "--in", "A new Play.", "--json"]
     found = json.loads(elmo(*query)[1])
     assert (found["query"], found["num_uses"]) == (["a", "new", "play", "."], 2)
@@ -259,9 +256,8 @@ def test_files_lines_and_metadata_are_shown_and_chosen_by(elmo: Run, tmp_path: P
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     (tmp_path / "more.txt").write_text("\nA play !\n")
     (tmp_path / "dates.tsv").write_text("file\tyear\ttitle\ntext\t1843\tA Play\n")
-    arguments = ["model", "text.txt", "more.txt", "text.index", "--metadata", "dates.tsv"]
     with pytest.warns(UserWarning, match=r"has no row about 1 of the 2 files, such as 'more\.txt'"):
-        assert CliRunner().invoke(index, arguments).exit_code == 0
+        run("index", "model", "text.txt", "more.txt", "text.index", "--metadata", "dates.tsv")
     query = ["text.index", "--word", "play", "--in", "She wrote a play ."]
     _, out, _ = elmo(*query)
     assert "  A [play] !  (more.txt, line 2)\n" in out
@@ -288,7 +284,7 @@ def test_files_lines_and_metadata_are_shown_and_chosen_by(elmo: Run, tmp_path: P
 
 def test_options_that_an_index_has_no_use_for_are_refused(elmo: Run, tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
-    assert CliRunner().invoke(index, ["model", "text.txt", "text.index"]).exit_code == 0
+    run("index", "model", "text.txt", "text.index")
     query = ["--word", "play", "--in", "A new play !"]
     for option, value in (("--text", "paragraphs"), ("--language", "de"), ("--encoding", "latin-1")):
         code, out, err = elmo("text.index", *query, option, value)
@@ -302,8 +298,7 @@ def test_metadata_has_no_name_of_another_column(elmo: Run, tmp_path: Path) -> No
     """Programs read a row by the names of its columns."""
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     (tmp_path / "table.tsv").write_text("file\tword\tyear\ntext\tgame\t1843\n")
-    arguments = ["model", "text.txt", "text.index", "--metadata", "table.tsv"]
-    assert CliRunner().invoke(index, arguments).exit_code == 0
+    run("index", "model", "text.txt", "text.index", "--metadata", "table.tsv")
     _, out, _ = elmo("text.index", "--word", "play", "--in", "A new play !", "--format", "csv")
     for row in csv.DictReader(io.StringIO(out)):
         assert (row["word"], row["metadata.word"], row["year"]) == ("play", "game", "1843")

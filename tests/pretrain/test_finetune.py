@@ -15,6 +15,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from commands import run
 from elmo.cli.main import cli
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
@@ -196,9 +197,8 @@ def test_options_and_defaults_reach_the_training(pretrained: Path, task: Path, t
     options = ["--epochs", "0.5", "--learning-rate", "0.125", "--set", "training.max_steps=1", "--device", "cpu"]
     (tmp_path / "heldout.txt").write_text("word1 word3\n")
     options += ["--heldout", str(tmp_path / "heldout.txt"), "--json"]
-    result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *options])
-    assert result.exit_code == 0, result.output
-    figures, before = json.loads(result.stdout), Perplexity.of(score_sentences(load(pretrained), [["word1", "word3"]]))
+    figures = json.loads(run("finetune", pretrained, tmp_path / "tuned", task, *options))
+    before = Perplexity.of(score_sentences(load(pretrained), [["word1", "word3"]]))
     assert (figures["measured_on"], figures["perplexity_before"]) == ("held-out text", pytest.approx(before.mean))
     training = load_pretraining_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
     assert (training.n_epochs, training.learning_rate, training.fresh_starts) == (0.5, 0.125, True)
@@ -212,8 +212,7 @@ def test_the_batch_is_as_asked_for(
 ) -> None:
     """If no batch size is asked for, the length of the text decides."""
     settings = ["--set", "training.max_steps=1", "--device", "cpu", *options]
-    result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
-    assert result.exit_code == 0, result.output
+    run("finetune", pretrained, tmp_path / "tuned", task, *settings)
     training = load_pretraining_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
     assert (training.batch_size, training.learning_rate) == (batch_size, 0.05)
 
@@ -222,9 +221,8 @@ def test_options_win_over_settings(pretrained: Path, task: Path, tmp_path: Path)
     """The order of the words on the command line doesn't matter. A default is no option: settings win over it."""
 
     def settings_of(folder: str, *options: str) -> tuple[float, float, int]:
-        words = ["finetune", str(pretrained), str(tmp_path / folder), str(task), "--set", "training.max_steps=1"]
-        result = CliRunner().invoke(cli, [*words, "--device", "cpu", *options])
-        assert result.exit_code == 0, result.output
+        words = [pretrained, tmp_path / folder, task, "--set", "training.max_steps=1", "--device", "cpu"]
+        run("finetune", *words, *options)
         training = load_pretraining_recipe(str(tmp_path / folder / "run" / "recipe.yaml")).training
         return training.n_epochs, training.learning_rate, training.batch_size
 
@@ -241,8 +239,7 @@ def test_a_new_softmax_learns_faster_than_the_bilm(
 ) -> None:
     """It begins with random weights, and the biLM with those that it would lose at the rate of pretraining."""
     settings = ["--new-softmax", "--set", "training.max_steps=1", "--device", "cpu", *options]
-    result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
-    assert result.exit_code == 0, result.output
+    run("finetune", pretrained, tmp_path / "tuned", task, *settings)
     recipes = (load_pretraining_recipe(str(tmp_path / "tuned" / stage / "recipe.yaml")) for stage in ("softmax", "run"))
     assert tuple(recipe.training.learning_rate for recipe in recipes) == rates
 
@@ -277,16 +274,14 @@ def test_an_adaptive_softmax_goes_on_as_one(
     small = ["--set", "training.unroll_steps=6", "--set", "training.max_steps=40"]
     refused = CliRunner().invoke(cli, [*command, *small, "--set", "training.loss=full"])
     assert "the model has an adaptive softmax, which full cannot train" in str(refused.exception)
-    done = CliRunner().invoke(cli, [*command, *small])
-    assert done.exception is None
-    figures = json.loads(done.stdout)
+    figures = json.loads(run(*command, *small))
     assert figures["perplexity_after"] < figures["perplexity_before"] / 2
     tuned = load(tmp_path / "tuned")
     assert isinstance(tuned.softmax, AdaptiveSoftmax)
     assert tuned.softmax.cutoffs == [12, corpus.vocabulary_size]
-    info = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path / "tuned"), "--json"]).stdout)
+    info = json.loads(run("info", tmp_path / "tuned", "--json"))
     assert "an adaptive softmax over 43 words" in info["description"]
-    score = json.loads(CliRunner().invoke(cli, ["perplexity", str(tmp_path / "tuned"), str(task), "--json"]).stdout)
+    score = json.loads(run("perplexity", tmp_path / "tuned", task, "--json"))
     assert score["perplexity"] == pytest.approx(figures["perplexity_after"], rel=1e-6)
 
 

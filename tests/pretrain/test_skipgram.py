@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from commands import RunMain
+from commands import RunMain, run
 from elmo.cli.main import cli
 from elmo.pretrain import skipgram
 from elmo.pretrain.skipgram import SkipGramConfig, train_static
@@ -114,8 +114,7 @@ def test_options_reach_the_training(corpus: Corpus, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("elmo.pretrain.skipgram.train_static", train)
     given = {"dim": 4, "min_count": 2, "window": 3, "epochs": 6, "workers": 8, "seed": 7}
     options = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
-    result = CliRunner().invoke(cli, ["static", str(corpus.folder), str(tmp_path / "out.txt"), *options])
-    assert result.exit_code == 0, result.output
+    run("static", corpus.folder, tmp_path / "out.txt", *options)
     assert seen == [SkipGramConfig(**given)]
 
 
@@ -151,8 +150,8 @@ def test_the_command_repeats_itself(
     assert out.startswith(f"a.txt: vectors of 16 words, 4 wide, from {corpus.num_tokens:,} tokens, ")
     assert out.endswith(" minutes; 2 words with fewer than 5 uses left out\n")
     for arguments in (["text.txt", "b.txt"], ["corpus", "c.txt", "--seed", "2"]):
-        CliRunner().invoke(cli, ["static", *arguments, *size], catch_exceptions=False)
-    out = CliRunner().invoke(cli, ["static", "corpus", "e.txt", *size, "--json"], catch_exceptions=False).stdout
+        run("static", *arguments, *size)
+    out = run("static", "corpus", "e.txt", *size, "--json")
     assert (json.loads(out)["num_words"], json.loads(out)["num_left_out"]) == (16, 2)
     Path("e.txt").unlink()
     a, b, c = ((tmp_path / f"{name}.txt").read_text() for name in "abc")
