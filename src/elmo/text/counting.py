@@ -108,8 +108,7 @@ class TypeCounter:
 
     def finish(self) -> list[SortedTypes]:
         """Write the types that are still in memory as a last run, and return all runs, that of `first_words` first."""
-        if self._numbers:
-            self._finish_run()
+        self._finish_run()
         return self.runs
 
     def _start_run(self) -> None:
