@@ -188,7 +188,7 @@ def align(text: str, tokens: Sequence[str]) -> list[PlacedToken]:
     end = 0
     for token in tokens:
         start = _SPACES.match(text, end).end()  # pyright: ignore[reportOptionalMemberAccess] - it matches anything
-        if rewritten or _lower_in_place(text[start : start + len(token)]) != _lower_in_place(token):
+        if _lower_in_place(text[start : start + len(token)]) != _lower_in_place(token):
             lowered = lowered or _lower_in_place(text)
             start = lowered.find(_lower_in_place(token), end, end + len(token) + MOST_LEFT_OUT)
         if start < 0:
