@@ -118,6 +118,11 @@ def test_rewritten_tokens_stand_for_a_part_of_the_text(text, tokens, parts):
     assert [text[start:end] for _, start, end in found] == parts
 
 
+def test_a_token_without_any_text_is_where_the_one_before_it_ends():
+    assert align(" b", ["a", "b"]) == [PlacedToken("a", 0, 0), PlacedToken("b", 1, 2)]
+    assert align("c b", ["c", "a", "b"])[1:] == [PlacedToken("a", 1, 1), PlacedToken("b", 2, 3)]
+
+
 @given(text=st.text("ABab, .É"), tokenize=st.sampled_from([str.split, re.compile(r"\w+").findall]))
 def test_tokens_in_lower_case_without_marks_have_exact_places(text, tokenize):
     tokens = [token.lower() for token in tokenize(text)]

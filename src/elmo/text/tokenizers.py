@@ -212,7 +212,7 @@ def _lower_in_place(text: str) -> str:
 def _between(text: str, start: int, end: int, tokens: Sequence[str]) -> list[PlacedToken]:
     """Return tokens that stand for all of a part of the text, without the whitespace around it."""
     part = text[start:end]
-    end = start + len(part.rstrip()) or end
+    end = start + len(part.rstrip())
     return [PlacedToken(token, min(end, start + len(part) - len(part.lstrip())), end) for token in tokens]
 
 
