@@ -41,6 +41,7 @@ PTB = {
     "See https://example.com/a?b=1,2. Or mail me@example.co.uk!": (
         "See https://example.com/a?b=1,2 . Or mail me@example.co.uk !"
     ),
+    "Https://example.com/a, HTTP://EXAMPLE.COM": "Https://example.com/a , HTTP://EXAMPLE.COM",
     "AT&T and/or snake_case v2.0 U.S.-based 3rd #tag": "AT&T and/or snake_case v2.0 U.S.-based 3rd # tag",
     "good👍🏽 👩‍👩‍👧🇩🇪": "good 👍🏽 👩‍👩‍👧 🇩🇪",
     "हिन्दी में। ไทย, עברית": "हिन्दी में । ไทย , עברית",
@@ -57,6 +58,7 @@ WORDS = {
     "Siehe https://example.org/a?b=1. Oder an me@example.org!": (
         "Siehe https://example.org/a?b=1 . Oder an me@example.org !"
     ),
+    "Https://example.org/a, HTTP://EXAMPLE.ORG": "Https://example.org/a , HTTP://EXAMPLE.ORG",
     "他去银行存钱，2023年。": "他 去 银 行 存 钱 ， 2023 年 。",
     "東京タワーは高い。が": "東 京 タ ワ ー は 高 い 。 が",
     "ذهبتُ إلى السوقِ، ثم عدتُ.": "ذهبتُ إلى السوقِ ، ثم عدتُ .",

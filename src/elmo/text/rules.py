@@ -103,7 +103,7 @@ It is an atomic group, as is a longer one below, since `++` after a group matche
 
 _WORDS = rf"""
       {_IDEOGRAPH} [\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]*    # with its voicing mark or variant
-    | (?:https?|ftp){_ADDRESS}                             # web addresses, without the mark after them
+    | (?i:https?|ftp){_ADDRESS}                            # web addresses, without the mark after them
     | [\w.+-]{{1,64}}+ @ [\w-]+ (?: \.[\w-]+ )+                 # e-mail addresses
     | {_LETTER}{{1,2}} (?> (?: \.{_LETTER}{{1,2}} ){{1,6}} ) (?!{_WORD}) (?: {_PERIOD} )?   # z.B. and т.е.
     | _+                                                        # _very_ is the word very in italics
