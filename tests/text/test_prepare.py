@@ -364,6 +364,8 @@ def test_what_a_killed_process_left_is_removed(text, tmp_path):
     left = tmp_path / ".corpus.unfinished"
     (left / "parts").mkdir(parents=True)
     (left / "parts" / "run-0.words").touch()
+    (left / "corpus").mkdir()
+    (left / "corpus" / "other.bin").touch()
     (left / ".lock").touch()
     corpus = prepare([text], tmp_path / "corpus")
     assert sorted(contents(corpus.folder)) == FILES
@@ -386,6 +388,21 @@ def test_two_at_once(text, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare_module, "merge", meanwhile)
     corpus = prepare([text], tmp_path / "corpus")
     assert sorted(contents(corpus.folder)) == FILES
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
+
+
+def test_a_corpus_that_another_process_made_meanwhile_is_opened(text, tmp_path, monkeypatch):
+    """The other one may finish after this one saw no folder, and before it has the lock."""
+    begin = prepare_module.unfinished_folder
+    made = []
+
+    def begin_late(*arguments):
+        monkeypatch.setattr(prepare_module, "unfinished_folder", begin)
+        made.append(prepare([text], tmp_path / "corpus"))
+        return begin(*arguments)
+
+    monkeypatch.setattr(prepare_module, "unfinished_folder", begin_late)
+    assert prepare([text], tmp_path / "corpus").checksum == made[0].checksum
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
 
 
