@@ -193,6 +193,8 @@ def test_max_vocabulary_counts_the_special_words(text, tmp_path):
     corpus = prepare([text], tmp_path / "corpus", min_count=1, max_vocabulary=5)
     assert corpus.vocabulary().words == (*SPECIAL, *RANKED[:2])
     assert corpus.num_oov_tokens == 17 - 6
+    larger = prepare([text], tmp_path / "larger", min_count=2, max_vocabulary=10)
+    assert larger.vocabulary().words == (*SPECIAL, *RANKED[:5]), "rare words do not fill it up"
 
 
 def test_a_given_vocabulary_comes_first(text, tmp_path):
@@ -205,10 +207,11 @@ def test_a_given_vocabulary_comes_first(text, tmp_path):
     assert decode(corpus)[0] == ["the", "play", "was", "new", "."]
 
 
-def test_words_are_stored_with_the_number_of_characters_that_was_asked_for(text, tmp_path):
-    corpus = prepare([text], tmp_path / "corpus", max_characters=6)
-    assert corpus.characters.shape == (13, 6)
-    assert corpus.max_characters == 6
+@pytest.mark.parametrize("most", [3, 6, 255])
+def test_words_are_stored_with_the_number_of_characters_that_was_asked_for(text, tmp_path, most):
+    corpus = prepare([text], tmp_path / "corpus", max_characters=most)
+    assert corpus.characters.shape == (13, most)
+    assert corpus.max_characters == most
 
 
 def test_checksum_tells_corpora_apart(text, tmp_path):
