@@ -297,11 +297,24 @@ def test_ctrl_c_leaves_nothing(text, tmp_path, monkeypatch, moment):
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "dangling link"])
-def test_an_existing_target_is_refused_and_kept(text, tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("file", "as a file; name the folder of the corpus first"),
+        ("folder", "and is empty; remove it, or choose another"),
+        ("folder of something else", "and is no corpus; choose another"),
+        ("dangling link", "and is no corpus; choose another"),
+    ],
+)
+def test_an_existing_target_is_refused_and_kept(text, tmp_path, kind, says):
     target = tmp_path / "corpus"
-    {"file": target.touch, "folder": target.mkdir, "dangling link": lambda: target.symlink_to("nowhere")}[kind]()
-    with pytest.raises(ElmoError, match="corpus: exists already"):
+    {
+        "file": target.touch,
+        "folder": target.mkdir,
+        "folder of something else": lambda: (target / "texts").mkdir(parents=True),
+        "dangling link": lambda: target.symlink_to("nowhere"),
+    }[kind]()
+    with pytest.raises(ElmoError, match=f"corpus: exists already, {says}"):
         prepare([text], target)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
 
