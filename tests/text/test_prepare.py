@@ -259,6 +259,22 @@ def test_a_text_without_tokens_is_refused(tmp_path, content):
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
+def test_reserved_tokens_are_no_words(tmp_path):
+    (tmp_path / "text.txt").write_text("<UNK> <UNK>\n")
+    with pytest.raises(ElmoError, match="the text has no word, only tokens that models reserve, such as <UNK>"):
+        prepare([str(tmp_path / "text.txt")], tmp_path / "corpus", min_count=1)
+
+
+def test_no_files(tmp_path):
+    with pytest.raises(ElmoError, match=r"^no input: holds no text$"):
+        prepare([], tmp_path / "corpus")
+
+
+def test_conllu_is_known_by_its_name(tmp_path):
+    (tmp_path / "text.conllu").write_text("1\tNew York\t_\t_\t_\t_\t_\t_\t_\t_\n")
+    assert decode(prepare(str(tmp_path / "text.conllu"), tmp_path / "corpus", min_count=1)) == [["New_York"]]
+
+
 @pytest.mark.parametrize(("layout", "language"), [("conllu", None), ("sentences", None), ("paragraphs", "de")])
 def test_the_language_counts_only_where_it_splits_sentences(layout, language, tmp_path, monkeypatch):
     """A corpus of CoNLL-U is the same with sentencex and without."""
