@@ -385,11 +385,14 @@ def test_an_edited_tokenizer_makes_another_corpus(text, tmp_path, monkeypatch):
         prepare([text], "corpus", tokenizer="cutter:cut", workers=1)
 
 
-def test_standard_input_never_counts_as_the_same_text(tmp_path, monkeypatch):
+@pytest.mark.parametrize("others", [[], ["other.txt"]])
+def test_standard_input_never_counts_as_the_same_text(tmp_path, monkeypatch, others):
+    monkeypatch.chdir(tmp_path)
+    Path("other.txt").write_text(TEXT)
     for again in (False, True):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
         with pytest.raises(ElmoError, match="exists already") if again else nullcontext():
-            prepare(["-"], tmp_path / "corpus")
+            prepare(["-", *others], tmp_path / "corpus")
 
 
 def test_what_a_killed_process_left_is_removed(text, tmp_path):
