@@ -368,6 +368,7 @@ def test_the_same_corpus_is_made_once(text, tmp_path, monkeypatch):
         prepare([text], corpus.folder)
     assert contents(corpus.folder) == before
     described = json.loads(before["corpus.json"])
+    assert "language" not in described["settings"], "older versions have none, and their corpora count as the same"
     del described["made_of"], described["description_checksum"]  # as older versions wrote it
     (corpus.folder / "corpus.json").write_text(json.dumps(described))
     with refused:
