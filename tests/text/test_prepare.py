@@ -8,9 +8,10 @@ import lzma
 import shutil
 import sys
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -300,6 +301,25 @@ def test_bad_input_leaves_nothing(tmp_path, monkeypatch, workers):
     with pytest.raises(ElmoError, match="line 6: not valid UTF-8"):
         prepare([str(tmp_path / "text.txt")], tmp_path / "corpus", tokenizer="ptb", workers=workers)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_every_bar_reaches_its_end(text, tmp_path, monkeypatch):
+    totals: dict[str, int] = {}
+    done: Counter[str] = Counter()
+
+    @contextmanager
+    def show(what, unit, total):
+        totals[what] = total
+        yield SimpleNamespace(update=lambda number: done.update({what: number}))
+
+    monkeypatch.setattr(prepare_module, "show_progress", show)
+    monkeypatch.setattr(prepare_module, "CHUNK", 2)
+    monkeypatch.setattr(counting, "CHUNK", 2)
+    monkeypatch.setattr(counting, "READ_SIZE", 3)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 20)
+    prepare([text], tmp_path / "corpus", workers=1)
+    assert list(totals) == ["reading", "merging types", "writing types", "numbering"]
+    assert done == totals
 
 
 @pytest.mark.parametrize("moment", ["tokenize_files", "merge", "renumber", "corpus_checksum"])
