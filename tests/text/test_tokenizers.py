@@ -19,7 +19,15 @@ from elmo.text import rules, tokenizers
 from elmo.text.languages import short_code
 from elmo.text.prepare import prepare
 from elmo.text.rules import split_sentences
-from elmo.text.tokenizers import PlacedToken, align, get_tokenizer, is_function, language_of, locate
+from elmo.text.tokenizers import (
+    PlacedToken,
+    align,
+    file_of_function,
+    get_tokenizer,
+    is_function,
+    language_of,
+    locate,
+)
 
 PTB = {
     "I can't, won't, don't and cannot.": "I ca n't , wo n't , do n't and can not .",
@@ -161,6 +169,9 @@ def first(sentence):
 def half(sentence):
     return [chr(0xD83D), "b"]
 
+def not_found(sentence):
+    return [("York", sentence.find("York"), 4)]
+
 number = 3
 """
 
@@ -187,6 +198,9 @@ def test_a_function_of_the_user_is_imported_from_the_working_directory(monkeypat
     monkeypatch.setattr(sys, "path", [str(Path.cwd()), *path])
     get_tokenizer("my_tokens:placed")
     assert sys.path == [str(Path.cwd()), *path], "a folder that was there keeps its place"
+    monkeypatch.setattr(sys, "path", path)
+    Path("colorsys.py").write_text("rgb_to_hsv = 3\n")
+    get_tokenizer("colorsys:rgb_to_hsv")  # Python's own module comes first
     assert is_function("my_tokens:syllables")
     assert not any(map(is_function, ("ptb", "spacy:de", "icu:th", "stanza:la")))
     for name, says in (
@@ -203,6 +217,8 @@ def test_a_function_of_the_user_is_imported_from_the_working_directory(monkeypat
         get_tokenizer("my_tokens:joined")("ab")
     with pytest.raises(ElmoError, match=r"my_tokens:outside: says that 'York' is at 8:99 of a text of 12 characters"):
         get_tokenizer("my_tokens:outside")("In New  York")
+    with pytest.raises(ElmoError, match=r"my_tokens:not_found: says that 'York' is at -1:4 of a text of 8 characters"):
+        get_tokenizer("my_tokens:not_found")("New Bath")
     assert get_tokenizer("my_tokens:half")("a b") == ["\ud83d", "b"], "it has vectors, but no place in a corpus"
     Path("text.txt").write_text("a b\n")
     with pytest.raises(ElmoError, match=r"the tokenizer returned a token with '\\ud83d', half a character"):
@@ -212,6 +228,12 @@ def test_a_function_of_the_user_is_imported_from_the_working_directory(monkeypat
     assert first(" ") == locate(" ", first) == [], "blank text is not passed on"
     with pytest.raises(ElmoError, match=r"my_tokens:first: failed on the text 'alone' \(IndexError: list index out"):
         first("alone")
+
+
+def test_a_function_may_be_in_any_module_or_class():
+    assert get_tokenizer("os.path:split")("to/day") == ["to", "day"]
+    assert get_tokenizer("builtins:str.split")("to day") == ["to", "day"]
+    assert file_of_function("builtins:str.split") is None, "this module has no file"
 
 
 def test_other_packages_add_tokenizers(monkeypatch):
@@ -486,8 +508,8 @@ def test_what_others_take_for_an_end_is_none_before_a_small_letter(monkeypatch):
 
 
 def test_names_of_tokenizers_say_a_language():
-    names = ("spacy:de", "stanza:la", "icu:th", "spacy:xx", "ptb", "jieba:lcut")
-    assert [*map(language_of, names)] == ["de", "la", "th", None, None, None]
+    names = ("spacy:de", "stanza:la", "icu:th", "spacy:xx", "stanza:multilingual", "ptb", "jieba:lcut")
+    assert [*map(language_of, names)] == ["de", "la", "th", None, None, None, None]
 
 
 def test_a_country_after_an_underscore_is_no_part_of_a_language():
