@@ -44,6 +44,7 @@ PTB = {
     "It costs $1,000.5, US$5 or £3; 3.2% of -5 and .5, 1/2": (
         "It costs $ 1,000.5 , US $ 5 or £ 3 ; 3.2 % of -5 and .5 , 1/2"
     ),
+    "3%-5%, (-5)": "3 % - 5 % , ( - 5 )",
     "state-of-the-art -- wait... what—no? Well…": "state-of-the-art -- wait ... what — no ? Well …",
     "(a) [b] {c} <d> “e” ‘f’ ``g'' «h»": "( a ) [ b ] { c } < d > “ e ” ‘ f ’ `` g '' « h »",
     "See https://example.com/a?b=1,2. Or mail me@example.co.uk!": (
@@ -78,6 +79,9 @@ WORDS = {
     "\u200fשלום\u200f.\u200f\u202bאב\u202c": "שלום . אב",
     "One\ufeffTwo\u200bthree": "One Two three",
     "l'_Odyssée_ l'eau": "l ' _ Odyssée _ l'eau",
+    "La col·lecció de 3/4 i 1/2.": "La col·lecció de 3/4 i 1/2 .",
+    "٣٫١٤ ١٬٠٠٠": "٣٫١٤ ١٬٠٠٠",
+    "か\u3099く": "か\u3099 く",
     "https://example.org/a\u200f.": "https://example.org/a .",
 }
 
