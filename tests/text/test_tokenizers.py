@@ -369,6 +369,7 @@ def test_a_list_is_no_paragraph() -> None:
     [
         ["Mr. Smith came.", '"Hello!" he said.', "(He left.)", "Then 3 men came, etc.", "They ate..."],
         ["In the U.S. Senate J. K. Rowling spoke.", "See No. 5, Fig. 3.", "No.", "Yes, Dr. No."],
+        ["Messrs. Smith and Lee came.", "Who am I...", "Nobody."],
         ["1. Introduction is here.", "2. More in 1999.", "The end"],
         ["What?!", "“Nothing.”", "¿Qué?", "Sí…", "He asked why? and left."],
         ["क्या है।", "वह गया।"],
@@ -487,11 +488,11 @@ def test_sentences_of_a_long_paragraph_are_those_of_short_ones():
         assert split_sentences(paragraph, "de")[1:] == GERMAN * 60
 
 
-def test_sentences_of_english_need_no_other_rules(monkeypatch):
-    """Text of no particular language, whose code is `xx`, needs no other rules either."""
+@pytest.mark.parametrize("language", ["en-GB", "xx", "und", "km", "bo"])
+def test_sentences_of_english_need_no_other_rules(monkeypatch, language):
+    """Text of no particular language, whose code is `xx` or `und`, and Khmer and Tibetan need no other rules either."""
     monkeypatch.setattr("elmo.text.rules.import_extra", None)
-    assert split_sentences("Mr. A came. He left.", "en-GB") == ["Mr. A came.", "He left."]
-    assert split_sentences("Mr. A came. He left.", "xx") == ["Mr. A came.", "He left."]
+    assert split_sentences("Mr. A came. He left.", language) == ["Mr. A came.", "He left."]
 
 
 def test_what_others_take_for_an_end_is_none_before_a_small_letter(monkeypatch):
@@ -508,6 +509,7 @@ def test_what_others_take_for_an_end_is_none_before_a_small_letter(monkeypatch):
     # In a script without case, a single letter is a title or an initial. In others, a small letter may be a word.
     assert split_sentences("ولد د. أحمد. Hogy van-e. Jó.", "qx") == ["ولد د. أحمد.", "Hogy van-e.", "Jó."]
     assert split_sentences("a. b", "qx") == ["a. b"]
+    assert split_sentences("Jó. ولد د.", "qx") == ["Jó.", "ولد د."], "the last sentence is kept"
     assert split_sentences("Jó. ---------- Jó.", "qx") == ["Jó.", "---------- Jó."], "a rule is no small letter"
 
 
@@ -528,5 +530,6 @@ def test_a_token_does_not_end_before_it_starts(tmp_path):
         get_tokenizer("my_tokens:turned")("In New York")
 
 
-def test_no_sentence_begins_with_a_mark():
-    assert split_sentences("He said “Go.” , and left. Yes.") == ["He said “Go.” , and left.", "Yes."]
+@pytest.mark.parametrize("sentence", ["He said “Go.” , and left.", "(He left. ) She stayed.", "He waited. . ."])
+def test_no_sentence_begins_with_a_mark(sentence):
+    assert split_sentences(f"{sentence} Yes.") == [sentence, "Yes."]
