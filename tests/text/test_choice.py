@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -226,6 +227,15 @@ def test_words_of_a_query_are_cut_unless_they_are_tokens() -> None:
     assert cut_query(["don't"], None, "ptb", None, known=["don't"]).words == ["don't"]
     assert cut_query(["DON'T"], None, "ptb", None, lowercase=True, known=["don't"]).words == ["don't"]
     assert cut_query(["don't"], None, "ptb", None, tokenizer="whitespace") == (["don't"], None)
+    assert cut_query(["U.S."], None, "ptb", None).words == ["U.S."], "the period does not end a sentence"
+    assert cut_query(["No."], "See No. 5.", "ptb", None).words == ["No."], "a token of the sentence"
+    assert cut_query(["DON'T"], "I DO.", "ptb", None, lowercase=True) == (["do n't"], ["i", "do", "."])
+    assert cut_query(["play"], RAW, "whitespace", OWN).sentence == TOKENIZED.split(), "the sentence is raw"
+
+
+def test_words_of_a_query_are_whole_if_the_tokenizer_leaves_marks_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmo.text.query.get_tokenizer", lambda name: re.compile(r"\w+").findall)
+    assert cut_query(["New York"], None, "without marks", None).words == ["New York"]
 
 
 def test_the_tokenizer_of_an_index_is_not_run_for_words_that_it_has() -> None:
