@@ -58,6 +58,7 @@ def test_every_kind_of_file_gives_the_same_lines(tmp_path, suffix, line_end, enc
     [
         *[("", []), ("\n", [""]), ("a", ["a"]), ("a\n\nb", ["a", "", "b"]), ("a\r", ["a"]), ("\r\n\r\n", ["", ""])],
         *[("a\rb\r\rc\r", ["a", "b", "", "c"]), ("a\rb\n", ["a\rb"])],  # of old Macs, unless there is a line feed
+        ("a\nb\rc", ["a", "b\rc"]),
     ],
 )
 @pytest.mark.usefixtures("_block_size")
@@ -91,7 +92,8 @@ IN_UTF8 = r"line 1204: not valid UTF-8 \(byte 0xE9\), but the text before it is;
         (MIXED, "utf-8", 1 << 18, IN_UTF8),
         (MIXED, "utf-8", 1, IN_UTF8),
         (b"a\n" + "语".encode()[:2], "utf-8", 1 << 18, r"line 2: not valid UTF-8 \(byte 0xE8\)"),
-        ("a\n".encode("utf-16"), "utf-8", 1 << 18, r"line 1: .* `encoding='utf-16'` helps"),
+        ("a\n".encode("utf-16"), "utf-8", 1 << 18, r"line 1: .* `encoding='utf-16'` helps, too\.$"),
+        ("\ufeffa\n".encode("utf-16-be"), "utf-8", 1 << 18, r"line 1: .* `encoding='utf-16'` helps, too\.$"),
         ("Café\n“語”\n".encode().replace("é".encode(), b"\xe9"), "utf-8", 1 << 18, r"line 1: .* `encoding='latin-1'`"),
         ("Café\n“Ja”, 5 €\n".encode("cp1252"), "utf-8", 1 << 18, r"line 1: .* -f cp1252 .* `encoding='cp1252'` helps"),
         (
@@ -103,6 +105,7 @@ IN_UTF8 = r"line 1204: not valid UTF-8 \(byte 0xE9\), but the text before it is;
         (b"\x81\n", "cp1252", 1 << 18, r"line 1: not valid CP1252 \(byte 0x81\).* `encoding='latin-1'` helps"),
         ("a\n".encode("utf-16-be"), "utf-16", 1 << 18, "start with BOM; name its byte order: utf-16-le or utf-16-be"),
         (b"a\nb +2AA- c\n", "utf-7", 1, r"line 2: half of a character \(U\+D800\)"),
+        (b"a\nb +2AA- c\n", "utf-7", 1 << 18, r"line 2: half of a character \(U\+D800\)"),
     ],
     ids=[
         "latin-1",
@@ -111,12 +114,14 @@ IN_UTF8 = r"line 1204: not valid UTF-8 \(byte 0xE9\), but the text before it is;
         "the same in small blocks",
         "a character cut off",
         "utf-16",
+        "utf-16 of the other byte order",
         "quotes in UTF-8",
         "cp1252",
         "UTF-8 in another encoding",
         "not cp1252",
         "utf-16 without its mark",
         "half of a character",
+        "the same in a large block",
     ],
 )
 def test_undecodable_bytes_are_named_with_their_line(tmp_path, monkeypatch, content, encoding, block_size, message):
@@ -178,6 +183,13 @@ def test_utf8_is_not_read_in_another_encoding(tmp_path, text, encoding):
     message = rf"text: is UTF-8, and not {encoding.upper()}\. Leave out|not valid .*, but valid UTF-8\. Leave out"
     with pytest.raises(ElmoError, match=message):
         list(read_lines(tmp_path / "text", encoding))
+
+
+def test_utf8_is_noticed_where_a_block_ends_within_a_character(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 24)
+    (tmp_path / "text").write_text("この文\n" * 5, encoding="utf-8")
+    with pytest.raises(ElmoError, match=r"text: is UTF-8, and not LATIN-1\. Leave out"):
+        list(read_lines(tmp_path / "text", "latin-1"))
 
 
 @pytest.mark.parametrize(
