@@ -134,11 +134,16 @@ def test_a_line_is_a_sentence_if_the_training_text_was_conllu() -> None:
     assert found == [["He", "came.", "She", "left."], ["Yes."]]
 
 
-def test_lines_with_ids_are_split_by_the_rules_of_their_language(tmp_path: Path) -> None:
+def test_text_is_split_by_the_rules_of_its_language(tmp_path: Path) -> None:
     pytest.importorskip("sentencex", reason="needs the extra 'sentences'")
-    (tmp_path / "text").write_text("a1\tAm 3. Mai kam sie an. Er ging.\n")
-    found = list(read_located([tmp_path / "text"], Reading("ptb", "paragraphs", language="de"), ids=True))
-    assert [(sentence.id, sentence[0]) for sentence in found] == [("a1", "Am"), ("a1", "Er")]
+    text = "Am 3. Mai kam sie an. Er ging.\n"
+    (tmp_path / "ids").write_text(f"a1\t{text}")
+    (tmp_path / "text").write_text(text)
+    for name, id in (("ids", "a1"), ("text", "")):
+        found = list(read_located([tmp_path / name], Reading("ptb", "paragraphs", language="de"), ids=name == "ids"))
+        assert [(sentence.id, sentence[0]) for sentence in found] == [(id, "Am"), (id, "Er")]
+    found = cut_text(text, TextConfig("ptb", "paragraphs", language="de"))
+    assert [sentence[0] for sentence in found] == ["Am", "Er"]
 
 
 def test_words_of_conllu_are_converted_to_lower_case(tmp_path: Path) -> None:
