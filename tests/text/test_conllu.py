@@ -16,6 +16,7 @@ def test_a_word_has_ten_columns() -> None:
     columns = split_word(WORD, "a, line 1", 3)
     assert columns is not None
     assert dict(zip(CONLLU, columns, strict=True))["lemma"] == "man"
+    assert split_word(f"0{WORD}", "a, line 1", 3) == [f"0{columns[0]}", *columns[1:]], "a zero changes no number"
 
 
 @pytest.mark.parametrize("line", ["# text = 1\t2", "#", "1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_", "8.1\twent"])
@@ -83,3 +84,9 @@ def test_the_id_of_a_sentence(comment: str, wanted: str | None) -> None:
     else:
         assert [sentence.id for sentence in conllu_sentences(f"{comment}\n{word}\n", "a")] == [wanted]
     assert time.process_time() - begin < 2
+
+
+def test_comments_between_blank_lines_are_no_sentence() -> None:
+    word = "\t".join(["1", "a", *"________"])
+    found = conllu_sentences(f"# newdoc\n\n{word}\n\n# the end", "a")
+    assert [(sentence.line, len(sentence.words)) for sentence in found] == [(3, 1)]
