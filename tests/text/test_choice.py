@@ -372,6 +372,8 @@ def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
     assert note_on("sie spielen .\n") is None, "three tokens say nothing"
     assert note_on("they play Ann and Bob and they . play they\n") is None, "names"
     assert note_on("sie spielen heute , und sie spielen .\n") is not None
+    assert note_on("they play .\n" * 41 + "sie spielen heute .\n" * 7) is not None, "14% of a long text"
+    assert note_on("sie spielen heute , und sie spielen .\n", replace(OWN, oov_rate=0.6)) is None, "as many as ever"
     assert note_on(strange, words=tmp_path / "none") is None
     assert note_on(strange, TextConfig("ptb")) is None
     assert note_on(strange, None) is None
