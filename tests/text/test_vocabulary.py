@@ -19,12 +19,14 @@ def test_words_outside_the_vocabulary_are_unknown():
     assert "play" in vocabulary
     assert "Play" not in vocabulary
     assert len(vocabulary) == 5
+    assert vocabulary.encode(["the", "Play"]).tolist() == [[3], [2]]
+    assert vocabulary.encode([]).shape == (0, 1)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "first three"),
+        ([], "first three words must be <S> </S> <UNK>, found nothing$"),
         (["<S>"], "first three"),
         (["the", *SPECIAL], "first three"),
         (["<s>", "</s>", "<unk>", "the"], "first three"),
@@ -56,5 +58,6 @@ def test_errors_name_the_file(tmp_path):
     path.write_text("the\nplay\n")
     with pytest.raises(ElmoError, match=re.escape(f"{path}: vocabulary: the first three")):
         Vocabulary.read(path)
-    with pytest.raises(ElmoError, match="line end"):
-        Vocabulary([*SPECIAL, "a\nb"]).write(path)
+    for word in ("a\nb", "a\r"):
+        with pytest.raises(ElmoError, match="line end"):
+            Vocabulary([*SPECIAL, word]).write(path)
