@@ -22,9 +22,10 @@ ESPOO = [(("Visit", "Espoo", "."), ("O", "B-LOC", "O")), (("Now",), ("O",))]
         ("-DOCSTART- -X- O O\n\nVB Visit I-VP O\nNNP Espoo I-NP B-LOC\n. . O O\n\nRB Now O O\n", 1),
         ("-DOCSTART-\n\nVisit VB O\nEspoo NNP B-LOC\n. . O\n-DOCSTART- O\n\nNow RB O\n", -3),
         ("Visit \t O\nEspoo\tB-LOC\n.\tO \n\n Now\tO\n", 0),  # padded
+        ("0  Visit O\n1  Espoo B-LOC\n2  .     O\n \t\n3  Now   O\n", 1),  # aligned, with spaces in the blank line
         ("Visit O\r\nEspoo B-LOC\r\n. O\r\n-DOCSTART- O\r\n\r\nNow O\r\n", 0),  # Windows
     ],
-    ids=["wnut", "wikineural", "conll2003", "second", "short", "padded", "windows"],
+    ids=["wnut", "wikineural", "conll2003", "second", "short", "padded", "aligned", "windows"],
 )
 def test_reads_the_known_columns(text: str, column: int, tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text(text, newline="")
