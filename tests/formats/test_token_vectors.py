@@ -21,8 +21,12 @@ CACHE_FILE, SOFTMAX_FILE = "elmo_token_embeddings.hdf5", "lm_softmax.hdf5"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    return make_cached(tmp_path / "model", "base")
+
+
+def make_cached(folder: Path, variant: str) -> Path:
     """Make a model, a file of vectors of its words as the oracle computes them, and the list of these words."""
-    folder, options, weights = make(tmp_path / "model")
+    folder, options, weights = make(folder, variant)
     oracle = Oracle(weights, options)
     with h5py.File(folder / CACHE_FILE, "w") as file:
         file["embedding"] = np.stack([oracle.token_vector(encode(word)) for word in CACHED]).astype(np.float32)
@@ -40,6 +44,15 @@ def test_cached_vectors_come_with_the_model_next_to_them(folder: Path) -> None:
         f"{CACHE_FILE} holds 'embedding', cached vectors of 8 words"
     )
     assert formats.load(folder).token_vectors is None  # the model computes the same vectors
+
+
+def test_cached_vectors_need_no_softmax(tmp_path: Path) -> None:
+    """The list next to them has their words, and perhaps not those that the softmax scores."""
+    folder = make_cached(tmp_path, "softmax")
+    (folder / "vocab_test.txt").rename(folder / "vocab.txt")
+    with pytest.raises(ElmoError, match=r"vocab\.txt: has 8 words, but the softmax next to it scores 17"):
+        formats.load(folder / CACHE_FILE)
+    assert formats.load(folder / CACHE_FILE, with_softmax=False).token_vectors is not None
 
 
 def test_a_packed_list_and_one_without_a_last_line_end(folder: Path) -> None:

@@ -217,7 +217,7 @@ def _load_hdf5(path: Path, with_softmax: bool) -> Model:
     names = names_of(path, PARTS)
     if not names & set(BILM) and EMBEDDING in names:
         weights = _weights_of(path, EMBEDDING)
-        return load_bilm(weights, _options_beside(weights), token_vectors=path)
+        return load_bilm(weights, _options_beside(weights), token_vectors=path, with_softmax=with_softmax)
     if not names & set(BILM) and "softmax" in names:
         weights = _weights_of(path, "softmax")
         return load_bilm(weights, _options_beside(weights), path, with_softmax=with_softmax)
