@@ -1,4 +1,4 @@
-"""A bilm-tf checkpoint gives the oracle's numbers, its softmax and Adagrad's sums; a damaged one is refused."""
+"""A bilm-tf checkpoint gives the oracle's numbers and its softmax, without Adagrad's sums; a damaged one is refused."""
 
 from __future__ import annotations
 

@@ -20,9 +20,6 @@ LIST = "checkpoint"
 _LONGEST_LIST = 1 << 20
 """The file that names the newest checkpoint of a folder, and how many of its characters are read."""
 
-_ADAGRAD = "/Adagrad"
-"""The ending of the names of Adagrad's sums, which are not read."""
-
 _NAMES = [
     (r"^lm/", ""),
     (r"^rnn/", "RNN_0/rnn/"),  # a biLM of one direction does not have the scope RNN_0
@@ -103,7 +100,7 @@ def _options(prefix: Path) -> Path:
 
 def _source(prefix: Path) -> Source:
     stored, num_bytes = read_bundle(prefix)
-    named = {_hdf5_name(name): item for name, item in stored.items() if not name.endswith(_ADAGRAD)}
+    named = {_hdf5_name(name): item for name, item in stored.items()}
     return Source(named, prefix.with_name(prefix.name + INDEX), num_bytes, "variable")
 
 
