@@ -157,7 +157,7 @@ class Elmo(ElmoModule, ModelHubMixin):
             return model
         figures = {"started from": f"{self._model.origin}, whose weights a task has changed since"}
         head = _parsed_card(self._model.card).data.to_dict() if self._model.card else {}
-        return model.copy_with(card=model_card(model, figures, head), figures=figures, warm_state=None)
+        return model.copy_with(card=model_card(model, figures, head), figures=figures)
 
     def generate_model_card(self, *args: Any, **metadata: Any) -> ModelCard:
         """Return the card of the model that this layer was made from, with `metadata` added to its head.
@@ -198,7 +198,6 @@ class Elmo(ElmoModule, ModelHubMixin):
             ElmoError: If the folder can't be made.
         """
         folder, metadata = Path(save_directory), dict(model_card_kwargs or {})
-        push_to_hub_kwargs.pop("config", None)  # the mixin passes it, but our config.json is the biLM's
         require_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         # Two processes that save to the same folder at once could leave files of both.
