@@ -187,6 +187,7 @@ def test_the_published_names_of_the_pubmed_model(tmp_path: Path) -> None:
         assert formats.load(source).origin.endswith(f"sizes from {options}")
     # Other weights next to them have the same options, if their names begin alike.
     shutil.copy(tmp_path / weights, tmp_path / weights.replace("_PubMed_only", ""))
+    shutil.copy(tmp_path / options, tmp_path / OPTIONS_FILE)
     assert formats.load(tmp_path / weights).origin.endswith(f"sizes from {options}")
 
 
@@ -212,11 +213,20 @@ def test_a_config_of_the_hub_next_to_published_files(tmp_path: Path) -> None:
     assert_refused(tmp_path, "contains weights but no options.json")
 
 
-def test_the_nlpl_name_goes_before_other_names(tmp_path: Path) -> None:
+def test_of_several_weights_those_of_a_published_name_are_read(tmp_path: Path) -> None:
     make(tmp_path)
+    shutil.copy(tmp_path / WEIGHTS_FILE, tmp_path / "old.hdf5")
+    assert formats.load(tmp_path).origin.startswith(f"bilm HDF5: {WEIGHTS_FILE} holds")
     (tmp_path / WEIGHTS_FILE).rename(tmp_path / "model.hdf5")
-    shutil.copy(tmp_path / "model.hdf5", tmp_path / "old.hdf5")
     assert formats.load(tmp_path).origin.startswith("bilm HDF5: model.hdf5 holds")
+
+
+def test_vectors_in_the_folder_are_no_weights(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / WEIGHTS_FILE).rename(tmp_path / "big.hdf5")
+    with h5py.File(tmp_path / "vectors.h5", "w") as file:
+        file["0"] = np.zeros((3, 12))
+    assert formats.load(tmp_path).origin.startswith("bilm HDF5: big.hdf5 holds")
 
 
 def test_published_softmax_files_are_found_by_their_names(tmp_path: Path) -> None:

@@ -73,6 +73,13 @@ def test_a_folder_of_that_name_needs_its_path(own: Path, run_main: RunMain) -> N
     assert (code, "3 LSTM layers" in out) == (0, True)
 
 
+def test_a_folder_of_that_name_without_a_model_is_no_matter(own: Path) -> None:
+    """Many data sets have a folder for each language."""
+    Path("en").mkdir()
+    Path("en", "text.txt").touch()
+    assert formats.load("en").origin.startswith("the package's own English model")
+
+
 def test_warm_puts_nothing_into_the_package_or_a_folder_of_that_name(own: Path, run_main: RunMain) -> None:
     """The warm state of one model in the folder of another would have wrong sizes or, worse, the right ones."""
     formats.save_native(make_model(), Path("en"))

@@ -66,6 +66,13 @@ def test_other_families_are_refused_by_name(family: str, as_text: bool, tmp_path
             formats.load(path)
 
 
+def test_a_tool_that_trains_only_elmo_shows_the_family_too(tmp_path: Path) -> None:
+    folder, _, _ = make_nlpl.make_folder(tmp_path / "193")
+    meta = make_nlpl.make_meta("Contextual word vectors", tool="https://github.com/allenai/bilm-tf")
+    (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    assert read_origin(folder).startswith("bilm HDF5: model.hdf5 holds")
+
+
 def test_errors_name_the_archive_not_where_it_was_unpacked(tmp_path: Path) -> None:
     folder, _, _ = make_nlpl.make_folder(tmp_path / "193")
     (folder / "options.json").write_text("{", encoding="utf-8")
