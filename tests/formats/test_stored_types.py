@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,6 +152,14 @@ def test_a_file_that_holds_them_already_is_not_replaced(tmp_path: Path) -> None:
 def test_another_model_in_the_folder_removes_them(tmp_path: Path) -> None:
     formats.save_native(store(tmp_path), tmp_path)
     assert not (tmp_path / "types.safetensors").exists()
+
+
+def test_a_model_from_an_archive_refers_to_no_file(tmp_path: Path) -> None:
+    """What was unpacked is removed once the model is read."""
+    store(tmp_path / "model")
+    (tmp_path / "model" / "vocabulary.txt").touch()
+    model = formats.load(shutil.make_archive(str(tmp_path / "model"), "zip", tmp_path / "model"))
+    assert (model.types, model.vocabulary_file) == (None, None)
 
 
 def test_numbers_too_large_for_float16_are_refused() -> None:
