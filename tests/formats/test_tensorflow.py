@@ -32,12 +32,16 @@ def test_every_variant_equals_the_published_file_of_the_same_weights(variant: st
     assert found.origin == (f"TensorFlow checkpoint: {PREFIX}.index lists 'lm/char_embed', sizes from options.json")
 
 
-@pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00002", ".data-00001-of-00002", "checkpoint"])
+@pytest.mark.parametrize(
+    "ending", ["", ".index", ".meta", ".data-00000-of-00002", ".data-00001-of-00002", "checkpoint"]
+)
 def test_each_of_its_files_names_the_checkpoint(ending: str, tmp_path: Path) -> None:
     """A checkpoint is found by each of its files, and by TensorFlow's name for it, which is not the name of a file."""
     make(tmp_path, num_shards=2)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    model = formats.load(tmp_path / ("checkpoint" if ending == "checkpoint" else f"{PREFIX}{ending}"))
+    source = tmp_path / ("checkpoint" if ending == "checkpoint" else f"{PREFIX}{ending}")
+    assert formats.load(source, with_softmax=False).softmax is None
+    model = formats.load(source)
     assert model.softmax is not None
     assert model.vocabulary is not None
     assert model.vocabulary.words == tuple(WORDS)
@@ -68,6 +72,13 @@ def test_the_newest_checkpoint_is_the_one_that_the_list_names(tmp_path: Path) ->
     (tmp_path / "checkpoint").unlink()
     with pytest.raises(ElmoError, match=r"expected one checkpoint, found model\.ckpt_batch-3, model\.ckpt_batch-7"):
         formats.load(tmp_path)
+
+
+def test_a_list_that_names_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
+    """Whoever publishes one checkpoint of a training may leave its list as it was."""
+    make(tmp_path)
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/run/model.ckpt_batch-9"\n', encoding="utf-8")
+    assert PREFIX in formats.load(tmp_path).origin
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def test_a_softmax_in_a_file_of_its_own(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.softmax.weight.detach().numpy(), weights["softmax/W"])
     assert model.vocabulary is not None
     assert f"{SOFTMAX_FILE} holds 'softmax'" in model.origin
+    assert formats.load(folder / name, with_softmax=False).softmax is None
 
 
 def test_a_single_layer_without_a_stack(tmp_path: Path) -> None:
