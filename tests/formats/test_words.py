@@ -19,9 +19,9 @@ from elmo.config import BiLMConfig, LSTMConfig, bilm_config
 from elmo.embed import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.model import Model
+from elmo.formats.model import Model, require_vocabulary
 from elmo.formats.native_files import CONFIG, VOCABULARY, WEIGHTS
-from elmo.formats.words import count_lines
+from elmo.formats.words import count_lines, find_list, find_word_list
 from elmo.integrations import allennlp, many_langs, simple_elmo
 from elmo.nn.bilm import BiLM
 from elmo.schema import to_mapping
@@ -74,6 +74,12 @@ def test_lines_of_the_vocabulary_are_stripped(tmp_path: Path) -> None:
     wanted = elmo.load(folder).embed([["the"]])[0]
     write_words(folder, [f"\t{word} " for word in WORDS])
     np.testing.assert_array_equal(elmo.load(folder).embed([["the"]])[0], wanted)
+
+
+def test_a_rare_space_may_be_a_word(tmp_path: Path) -> None:
+    folder, _, _ = make(tmp_path)
+    write_words(folder, [*WORDS[:-1], "\u3000"])
+    assert "\u3000" in require_vocabulary(formats.load(folder)).words
 
 
 def test_options_need_not_count_the_words(tmp_path: Path) -> None:
@@ -276,3 +282,27 @@ def test_a_list_that_may_not_be_read_is_not_damaged(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(PermissionError):
         count_lines(path)
+
+
+def test_a_packed_list_that_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt.gz"
+    path.write_bytes(gzip.compress(b"a\nb\n" * 100)[:-5])
+    with pytest.raises(ElmoError, match=r"vocab\.txt\.gz: damaged or truncated \(.*\); get the file again"):
+        count_lines(path)
+
+
+def test_the_list_of_the_right_length_is_found_among_others(tmp_path: Path) -> None:
+    """A last word that is empty has no line of its own in a list without a line end after it."""
+    (tmp_path / "vocab.txt").write_text("".join(f"w{number}\n" for number in range(100)))
+    (tmp_path / "vocab_small.txt").write_text("a\nb\n")
+    assert find_word_list(tmp_path, 2) == ["a", "b"]
+    assert find_word_list(tmp_path, 3) == ["a", "b", ""]
+    assert find_word_list(tmp_path, 4) is None
+
+
+def test_a_plain_list_goes_before_a_packed_one(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "vocab.txt", tmp_path / "vocab.txt.gz"
+    packed.touch()
+    assert find_list(plain) == packed
+    plain.touch()
+    assert find_list(plain) == plain
