@@ -156,6 +156,12 @@ def test_zipped_as_published(inside: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(layers_of(formats.load(path)), layers_of(formats.load(tmp_path / "144")))
 
 
+def test_either_file_of_weights_names_the_model(tmp_path: Path) -> None:
+    make(tmp_path)
+    for name in ("encoder.pkl", "token_embedder.pkl"):
+        assert formats.load(tmp_path / name).origin.startswith("ELMoForManyLangs: encoder.pkl and token_embedder.pkl")
+
+
 @pytest.mark.parametrize("save", [formats.save_native, formats.save_bilm])
 def test_it_cannot_be_written_in_other_formats(save: object, tmp_path: Path) -> None:
     make(tmp_path / "model")
@@ -200,6 +206,15 @@ def test_a_projection_that_is_not_narrower_than_the_cell(difference: int, tmp_pa
     assert_refused(tmp_path, "state_projection.weight", f"({dim + difference}, {dim})", "fewer dimensions")
 
 
+def test_names_and_clips_are_read_as_the_original_reads_them(tmp_path: Path) -> None:
+    """The case of a name does not matter, and 0 is no clip."""
+    make(tmp_path)
+    edit(tmp_path / SETTINGS_FILE, encoder__name="ELMo", token_embedder__name="CNN")
+    edit(tmp_path / SETTINGS_FILE, encoder__cell_clip=0, encoder__proj_clip=0)
+    lstm = formats.load(tmp_path).config.lstm
+    assert (lstm.cell_clip, lstm.proj_clip) == (None, None)
+
+
 def edit(path: Path, **changes: object) -> None:
     settings = json.loads(path.read_text(encoding="utf-8"))
     for dotted, value in changes.items():
@@ -215,6 +230,15 @@ def test_other_kinds_of_encoders_are_refused_by_name(section: str, name: str | N
     make(tmp_path)
     edit(tmp_path / SETTINGS_FILE, **{f"{section}__name": name})
     assert_refused(tmp_path, SETTINGS_FILE, section, repr(name))
+
+
+def test_an_lstm_over_characters_is_refused_by_name(tmp_path: Path) -> None:
+    """Without the settings, only its tensors tell."""
+    make(tmp_path)
+    (tmp_path / SETTINGS_FILE).unlink()
+    state = torch.load(tmp_path / "token_embedder.pkl", weights_only=True)
+    torch.save({**state, "char_lstm.weight_ih_l0": torch.zeros(4, 4)}, tmp_path / "token_embedder.pkl")
+    assert_refused(tmp_path, "token_embedder.pkl: its token embedder is 'lstm'")
 
 
 def test_a_model_of_words_alone_is_refused_by_name(tmp_path: Path) -> None:
@@ -234,6 +258,19 @@ def test_settings_that_make_no_sense(key: str, tmp_path: Path) -> None:
     assert_refused(tmp_path, SETTINGS_FILE, key.split("__")[1])
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", f"{SETTINGS_FILE}: expected a mapping of keys"),
+        ('{"encoder": []}', f"{SETTINGS_FILE}: encoder: expected a mapping of keys, found list"),
+    ],
+)
+def test_settings_that_are_no_mapping(text: str, says: str, tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / SETTINGS_FILE).write_text(text, encoding="utf-8")
+    assert_refused(tmp_path, says)
+
+
 def test_a_list_that_is_far_too_long_is_refused(tmp_path: Path) -> None:
     """It is of another model, or never ends."""
     make(tmp_path)
@@ -242,7 +279,7 @@ def test_a_list_that_is_far_too_long_is_refused(tmp_path: Path) -> None:
     assert_refused(tmp_path, "char.dic: has far more lines than the tensors have rows")
 
 
-LINES = {"a\tb\t3": "line 3", "a\tx": "line 3", "a\t99999": "below 26", "a\t-1": "line 3", "a\t" + "9" * 5000: "line 3"}
+LINES = {"a\tb\t3": "line 3", "a\tx": "line 3", "a\t26": "below 26", "a\t-1": "line 3", "a\t" + "9" * 5000: "line 3"}
 
 
 @pytest.mark.parametrize(("line", "part"), LINES.items(), ids=[line[:8] for line in LINES])
