@@ -200,6 +200,13 @@ def test_a_tensor_of_wrong_shape_or_without_sense(tmp_path: Path) -> None:
         state = make_state_dict(make_weights(make_options()))
         state[PREFIX + "_elmo_lstm._elmo_lstm.forward_layer_0.input_linearity.weight"] = tensor
         assert "forward_layer_0.input_linearity.weight'" in refusal(tmp_path / str(number), state)
+    for name, gamma, says in (
+        ("two", torch.ones(2), " is missing or is not a single number"),
+        ("nan", torch.tensor([torch.nan]), ": contains a number that is not finite"),
+    ):
+        (tmp_path / name).mkdir()
+        state = {**make_state_dict(make_weights(make_options())), PREFIX + "scalar_mix_0.gamma": gamma}
+        assert f"tensor 'scalar_mix_0.gamma'{says}" in refusal(tmp_path / name, state)
 
 
 class Evil:
