@@ -56,10 +56,13 @@ def test_the_card_keeps_its_figures_and_takes_metadata(tmp_path: Path) -> None:
     assert "| perplexity | 39.7 |" in card.text
 
 
-def test_a_layer_that_a_task_has_trained_has_no_figures_of_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_card", [True, False])
+def test_a_layer_that_a_task_has_trained_has_no_figures_of_before(has_card: bool, tmp_path: Path) -> None:
     """They would be those of other weights. What the card's head says of the text is still true."""
     layer = make_layer(tmp_path / "from", requires_grad=True)
     save_warm_state(layer.bilm.initial_state(1), tmp_path / "from", layer.bilm)
+    if not has_card:
+        (tmp_path / "from" / "README.md").unlink()
     layer = elmo.Elmo.from_pretrained(tmp_path / "from", 1, requires_grad=True)
     layer.bilm.forward_lstm.layers[0].bias.data += 1  # pyright: ignore
     layer.save_pretrained(tmp_path / "to")
@@ -67,7 +70,7 @@ def test_a_layer_that_a_task_has_trained_has_no_figures_of_before(tmp_path: Path
     started = "native: from holds config.json and model.safetensors, whose weights a task has changed since"
     assert f"| started from | {started} |" in card.text
     assert "39.7" not in card.text
-    assert card.data.language == "cs"
+    assert card.data.language == ("cs" if has_card else None)
     assert found.figures == {"started from": started}
     assert found.warm_state is None
     assert layer.generate_model_card().text == card.text
@@ -81,6 +84,7 @@ def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
     (tmp_path / "from" / "README.md").write_text("mine")
     layer.save_pretrained(tmp_path / "from")
     assert (tmp_path / "from" / "README.md").read_text() == "mine"
+    assert formats.load(tmp_path / "from").figures == {"perplexity": "39.7"}
 
 
 @pytest.mark.parametrize("head", ["- a\n- b", "license: [", "1: 2", "date: 2024-99-99", "a: " + 3_000 * "["])
@@ -143,7 +147,10 @@ def test_a_layer_of_two_files_is_saved_with_a_card(tmp_path: Path) -> None:
     assert len(formats.load(tmp_path / "to").mixes) == 1
 
 
-def test_push_to_hub_uploads_a_whole_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("saves", [False, True])
+def test_push_to_hub_uploads_a_whole_model(saves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saving does so when it is asked to. The repository then has the name of the folder unless it is given another."""
+
     class Repository:
         def __init__(self, repo_id: str) -> None:
             self.repo_id = repo_id
@@ -157,9 +164,14 @@ def test_push_to_hub_uploads_a_whole_model(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(HfApi, "create_repo", lambda self, repo_id, **_: Repository(repo_id))
     monkeypatch.setattr(HfApi, "upload_folder", upload)
-    layer = make_layer(tmp_path)
-    layer.push_to_hub("someone/elmo-cs", model_card_kwargs={"license": "cc0-1.0"})
-    assert uploaded["repo_id"] == "someone/elmo-cs"
+    layer, metadata = make_layer(tmp_path / "from"), {"license": "cc0-1.0"}
+    if saves:
+        address = layer.save_pretrained(tmp_path / "elmo-cs", push_to_hub=True, model_card_kwargs=metadata)
+        assert formats.load(tmp_path / "elmo-cs").num_mixes == 2
+    else:
+        address = layer.push_to_hub("someone/elmo-cs", model_card_kwargs=metadata)
+    assert address == "https://huggingface.co/someone/elmo-cs/commit/1"
+    assert uploaded["repo_id"] == ("elmo-cs" if saves else "someone/elmo-cs")
     assert "license: cc0-1.0" in uploaded["card"]
     for name, tensor in layer.bilm.state_dict().items():
         assert torch.equal(uploaded["model"].bilm.state_dict()[name], tensor)
@@ -231,3 +243,4 @@ def test_stored_scores_that_have_no_effect_are_not_trained(tmp_path: Path) -> No
     again = elmo.Elmo.from_pretrained(tmp_path / "layer", 1)
     for each in (layer, again):
         assert [name for name, parameter in each.named_parameters() if parameter.requires_grad] == ["mixes.0.gamma"]
+    assert not elmo.Elmo.from_pretrained(tmp_path / "layer", 1, top_only=False).mixes[0].top_only
