@@ -436,6 +436,7 @@ def test_a_single_sentence_is_not_a_batch() -> None:
         layer(batch_to_ids([["a", "word"]])[0])
     with pytest.raises(ElmoError, match=r"^`max_characters`: 2 has no room for a character; use 3 or more$"):
         batch_to_ids([["a"]], 2)
+    assert batch_to_ids([["a"]], 3).shape == (1, 1, 3)
     with pytest.raises(ElmoError, match=r"C ≥ 3, found \(1, 2, 1\)"):
         layer(torch.ones(1, 2, 1, dtype=torch.long))
 
