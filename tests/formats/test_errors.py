@@ -118,7 +118,17 @@ def test_truncated_weights(share: float, folder: Path) -> None:
     """A broken download may leave any part of the file."""
     path = folder / WEIGHTS_FILE
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    assert_refused(folder, WEIGHTS_FILE)
+    assert_refused(folder, f"{WEIGHTS_FILE}: a truncated HDF5 file (")
+
+
+def test_weights_that_may_not_be_read_are_not_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(h5py, "File", refuse)
+    for source in (folder, folder / WEIGHTS_FILE):
+        with pytest.raises(PermissionError):
+            formats.load(source)
 
 
 @pytest.mark.parametrize("mark", [b"HEAP", b"SNOD", b"TREE"])

@@ -424,6 +424,12 @@ def test_an_absurd_number_of_words(rows: int, folder: Path) -> None:
     assert_refused(folder, WEIGHTS_FILE, "'softmax/")
 
 
+def test_an_absurd_number_of_cached_vectors(folder: Path) -> None:
+    with h5py.File(folder / "cached.hdf5", "w") as file:
+        file.create_dataset("embedding", (1 << 23, 6), "f4", chunks=(1 << 10, 6))
+    assert_refused(folder / "cached.hdf5", "'embedding'", "more than a file of this size can contain")
+
+
 def test_an_absurd_alphabet(folder: Path) -> None:
     """No file could hold that many rows; the chunks hold only a few each."""
     with h5py.File(folder / WEIGHTS_FILE, "a") as file:
@@ -721,6 +727,24 @@ def test_a_chunk_that_unpacks_to_more_than_its_shape(options: dict[str, bool], f
     with h5py.File(folder / WEIGHTS_FILE, "r+") as file:
         file["char_embed"].id.write_direct_chunk((0, 0), zlib.compress(bytes(4 * MEMORY)))
     assert_refused(folder, WEIGHTS_FILE, "'char_embed': the chunk at (0, 0) unpacks to more than its shape holds")
+
+
+def test_chunks_that_were_never_written_are_zeros(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        file.create_dataset("x", (4, 3), "f4", chunks=(2, 3), compression="gzip")[:2] = 1
+    with open_hdf5(tmp_path / "a.hdf5") as found:
+        np.testing.assert_array_equal(found["x"].read(), [[1] * 3] * 2 + [[0] * 3] * 2)
+
+
+def test_chunks_with_a_rare_filter(tmp_path: Path) -> None:
+    """Only of the usual ones it is known how much they unpack to."""
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        file.create_dataset("x", data=np.arange(6), chunks=(6,), scaleoffset=4)
+    with (
+        open_hdf5(tmp_path / "a.hdf5") as found,
+        pytest.raises(ElmoError, match="data set 'x': has a rare compression method; store it with gzip"),
+    ):
+        found["x"].read()
 
 
 @pytest.mark.parametrize("lzf", [False, True])

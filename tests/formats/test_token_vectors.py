@@ -90,6 +90,18 @@ def test_cached_vectors_that_do_not_fit(array: np.ndarray, folder: Path) -> None
         formats.load(folder / CACHE_FILE)
 
 
+def test_a_cached_vector_that_is_no_number(folder: Path) -> None:
+    """Only the first vectors are compared with the model's."""
+    with h5py.File(folder / CACHE_FILE, "r+") as file:
+        vectors = np.tile(file["embedding"][:], (3, 1))
+        vectors[-1, 0] = np.nan
+        del file["embedding"]
+        file["embedding"] = vectors
+    (folder / "vocab_test.txt").write_text("\n".join(CACHED * 3) + "\n", encoding="utf-8")
+    with pytest.raises(ElmoError, match="data set 'embedding': contains nan, not a weight"):
+        formats.load(folder / CACHE_FILE)
+
+
 @pytest.mark.parametrize("name", ["", WEIGHTS_FILE, OPTIONS_FILE, SOFTMAX_FILE])
 def test_a_softmax_in_a_file_of_its_own(name: str, tmp_path: Path) -> None:
     options = make_options("softmax")
