@@ -65,13 +65,14 @@ def test_the_library_adds_and_removes_as_it_likes(tmp_path: Path) -> None:
 def test_a_single_data_set_has_a_name_of_its_own(tmp_path: Path, shape: tuple[int, ...]) -> None:
     array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     write(tmp_path / "a.h5", [array], "sentence_vectors")
+    assert b"sentence_vectors\0" in (tmp_path / "a.h5").read_bytes(), "the library may do without the zero"
     with h5py.File(tmp_path / "a.h5") as file:
         assert list(file) == ["sentence_vectors"]
         np.testing.assert_array_equal(file["sentence_vectors"][...], array)
 
 
 def test_leaves_of_the_directory_know_their_neighbors() -> None:
-    """The library does without these addresses. Other readers may follow them, from the first leaf to the last."""
+    """The library needs neither their addresses nor the name at which a leaf begins. Other readers may use them."""
     count = LEAF * TREE + 1
     file = io.BytesIO(bytes(DATA_START + 4 * count))
     file.seek(0, io.SEEK_END)
@@ -81,3 +82,5 @@ def test_leaves_of_the_directory_know_their_neighbors() -> None:
     links = [struct.unpack_from("<QQ", data, place + 8) for place in (one, two)]
     nowhere = 2**64 - 1
     assert links == [(nowhere, two), (one, nowhere)]
+    last, first = (struct.unpack_from("<Q", data, place)[0] for place in (one + 24 + 16 * TREE, two + 24))
+    assert last == first > 0, "the second leaf begins with the name at which the first one ends"
