@@ -167,8 +167,9 @@ def test_other_files_are_no_vectors(tmp_path: Path) -> None:
     make(tmp_path / "model")
     np.savez(tmp_path / "other.npz", weights=np.zeros(2))
     (tmp_path / "text.h5").write_text("no HDF5")
-    for path in (tmp_path / "model" / "lm_weights.hdf5", tmp_path / "other.npz", tmp_path / "text.h5", tmp_path):
-        assert find_vectors(path) is None
+    (tmp_path / "folder.npz").mkdir()
+    for name in ("model/lm_weights.hdf5", "other.npz", "text.h5", "folder.npz", "nowhere.npz"):
+        assert find_vectors(tmp_path / name) is None
     np.savez(tmp_path / "number.npz", **{"0": np.float32(1)})
     with h5py.File(tmp_path / "number.h5", "w") as file:
         file["0"] = 1.0
@@ -183,6 +184,7 @@ def test_other_files_are_no_vectors(tmp_path: Path) -> None:
         pq.write_table(pa.table(columns), tmp_path / "other.parquet")
         assert find_vectors(tmp_path / "other.parquet") is None
     (tmp_path / "bad.npz").write_text("no zip file")
+    (tmp_path / "bad.parquet").write_text("no Parquet file")
     for number, header in enumerate(("{'descr': '<f4', 'shape': (3,", "{{}: 1}", "  a\n b\n")):
         array = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode()
         with zipfile.ZipFile(tmp_path / f"header{number}.npz", "w") as archive:
@@ -192,7 +194,7 @@ def test_other_files_are_no_vectors(tmp_path: Path) -> None:
     places = {"deflated.npz": whole.index(b"0.npy") + 30, "method.npz": whole.rindex(b"PK\x01\x02") + 10}
     for name, place in places.items():
         (tmp_path / name).write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
-    for name in ("bad.npz", "header0.npz", "header1.npz", "header2.npz", "deflated.npz"):
+    for name in ("bad.npz", "bad.parquet", "header0.npz", "header1.npz", "header2.npz", "deflated.npz"):
         with pytest.raises(ElmoError, match=rf"{name}: is damaged"):
             find_vectors(tmp_path / name)
     with pytest.raises(ElmoError, match=r"method\.npz: '0\.npy' has a rare compression method"):
@@ -449,6 +451,7 @@ def test_sentences_that_have_no_places_are_refused_as_located(model: Embedder, f
     with pytest.raises(ElmoError, match="sentence 1: does not say where it is from; with located=True, pass"):
         model.write(folder / "a.parquet", sentences, located=True)
     assert not list(folder.iterdir())
+    assert model.write(folder / "a.h5", sentences, located=True).num_sentences == 2, "HDF5 stores no places"
 
 
 def test_a_file_name_that_is_not_utf8_can_be_written(model: Embedder, folder: Path) -> None:
