@@ -394,5 +394,6 @@ def test_text_is_split_by_the_rules_of_its_language(run: Run, language: str, num
         assert (code, json.loads(out)["num_sentences"]) == (0, number), err
     model = package.load("model", device="cpu")
     assert len(model.tokenize(german, language=language)) == number
+    assert model.embed_text(german, language=language, layers="token").sentences[-1] == number - 1
     model.text = TextConfig("ptb", "paragraphs", language=language)
     assert len(model.tokenize(german)) == number
