@@ -167,9 +167,9 @@ def test_layer_weights_that_are_too_large_for_finite_vectors_are_refused(model: 
         model.embed(SENTENCES, layers=[weight] * 3)
 
 
-@pytest.mark.parametrize("kind", ["words", "many_langs"])
+@pytest.mark.parametrize("kind", ["characters", "words", "many_langs"])
 def test_does_not_follow_a_model_whose_training_goes_on(kind: str, tmp_path: Path) -> None:
-    makers = {"words": make_words.make, "many_langs": make_many_langs.make}
+    makers = {"characters": make, "words": make_words.make, "many_langs": make_many_langs.make}
     makers[kind](tmp_path)
     loaded = formats.load(tmp_path)
     loaded.bilm.train()

@@ -164,6 +164,14 @@ def test_types_are_encoded_in_bounded_blocks(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(make_encode(model, "float32")(words), expected, rtol=0, atol=1e-6)
 
 
+def test_a_character_that_is_no_number_is_noticed(kind: tuple[str, str]) -> None:
+    """Of the places in a word, the largest could be another one. A training may have left such a model in memory."""
+    model = make_model()
+    model.bilm.char_encoder.embedding.weight.data[ord("a") + 1, 0] = torch.nan
+    with pytest.raises(ElmoError, match="the model's vectors are not finite"):
+        make_embedder(model, kind).embed([["play"]])
+
+
 def test_a_model_with_a_lexicon_reads_words_by_it(kind: tuple[str, str], tmp_path: Path) -> None:
     """ELMoForManyLangs has a char encoder of its own, which no engine may take for a plain one."""
     make_many_langs(tmp_path)
