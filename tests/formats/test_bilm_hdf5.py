@@ -338,5 +338,6 @@ def test_a_softmax_next_to_two_models_belongs_to_neither(tmp_path: Path) -> None
     with h5py.File(tmp_path / "b" / WEIGHTS_FILE) as whole, h5py.File(tmp_path / "probabilities.hdf5", "w") as file:
         whole.copy("softmax", file)
     assert formats.load(tmp_path / "a_weights.hdf5").softmax is None
+    assert_refused(tmp_path / "probabilities.hdf5", "contains only 'softmax'", "found a_weights.hdf5, b_weights.hdf5")
     (tmp_path / "a_weights.hdf5").unlink()
     assert formats.load(tmp_path / "b_weights.hdf5").softmax is not None
