@@ -251,6 +251,16 @@ def test_run_folder_is_a_model_folder(corpus: Corpus, recipe: Callable[..., Reci
     assert re.search(rf", {torch.get_num_threads()} threads? \|", card)
 
 
+def test_the_card_names_the_language_that_the_tokenizer_says(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    german = replace(corpus, source={}, settings=replace(corpus.settings, tokenizer="spacy:de"))
+    train(german, tmp_path / "run", recipe(max_steps=1))
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "\nlanguage: de\n---\n" in card
+    assert "| its language | de |" in card
+
+
 def test_a_run_begins_with_the_weights_of_a_model(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:

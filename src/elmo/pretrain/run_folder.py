@@ -220,7 +220,7 @@ class PretrainingFolder:
     @property
     def metadata(self) -> dict[str, str]:
         """The metadata at the head of the model card."""
-        language = self._corpus.source.get("language")
+        language = self._corpus.language
         return {"language": language} if language else {}
 
     def _claiming(self) -> AbstractContextManager[object]:
@@ -305,7 +305,7 @@ def text_facts(corpus: Corpus) -> dict[str, str]:
     facts = {
         "training text": f"{corpus.num_tokens:,} tokens in {corpus.num_sentences:,} sentences",
         "its files": files.encode("utf-8", "backslashreplace").decode(),  # as it is read back from the card
-        "its language": source.get("language"),
+        "its language": corpus.language,
         "its license": source.get("license"),
         "its tokens": f"tokenizer {settings.tokenizer}, {case}",
         "vocabulary": f"{corpus.vocabulary_size:,} words, {corpus.oov_rate:.2%} of the tokens are not in it",

@@ -125,11 +125,15 @@ class Corpus:
         return self.settings.reading
 
     @property
+    def language(self) -> str | None:
+        """The code of the language of the text, if it was given or the tokenizer's name says it."""
+        return self.settings.language or self.source.get("language") or language_of(self.settings.tokenizer)
+
+    @property
     def cut(self) -> TextConfig:
         """How the text was cut, for the models that are trained on it."""
         settings = self.settings
-        language = settings.language or self.source.get("language") or language_of(settings.tokenizer)
-        return TextConfig(settings.tokenizer, settings.text, settings.lowercase, language, round(self.oov_rate, 6))
+        return TextConfig(settings.tokenizer, settings.text, settings.lowercase, self.language, round(self.oov_rate, 6))
 
     def cut_after(self, known: TextConfig | None) -> TextConfig:
         """Return how text is to be cut for a model that was trained on this corpus: like the corpus.
