@@ -95,6 +95,23 @@ def test_paths_are_no_downloads(source: str | Path) -> None:
     assert not is_download(source)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("EN", "en"),
+        ("English ", "en"),
+        ("original", "allennlp:original"),
+        ("166", "nlpl:166"),
+        ("hu", "nlpl:157"),
+        ("hungarian", "nlpl:157"),
+    ],
+)
+def test_a_word_that_may_stand_for_a_model(name: str, meant: str) -> None:
+    with pytest.raises(ElmoError) as caught:
+        formats.load(name)
+    assert str(caught.value) == f"{name}: no such file or folder; did you mean {meant}? (elmo models lists all)"
+
+
 def test_a_model_is_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model is downloaded once, by whatever name or address it is asked for."""
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))

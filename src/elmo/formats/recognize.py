@@ -24,6 +24,7 @@ from elmo.formats.sources import (
     ARCHIVES,
     BUNDLED_MODELS,
     bundled_folder,
+    did_you_mean,
     fetch_from_hub,
     fetch_model,
     is_bundled,
@@ -104,7 +105,7 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
         return _load_file(path, with_softmax)
     if isinstance(source, str) and is_hub_name(source):
         return _load_hub(source, with_softmax)
-    raise ElmoError(f"{path}: no such file or folder")
+    raise ElmoError(f"{path}: no such file or folder{did_you_mean(source)}")
 
 
 def _load_bundled(name: str, with_softmax: bool) -> Model:

@@ -9,7 +9,7 @@ from pathlib import Path
 from elmo.errors import ElmoError
 from elmo.formats.download import OPTIONS, WEIGHTS, AbsentError, fetch, file_name, http_errors, is_address
 from elmo.formats.hdf5 import SUFFIXES
-from elmo.formats.published import PublishedModel, find_by_address, find_published
+from elmo.formats.published import PublishedModel, find_by_address, find_published, published_models
 
 MODELS = Path(__file__).parents[1] / "models"
 BUNDLED_MODELS = {"en": "English"}
@@ -58,6 +58,23 @@ def as_text(source: str | Path) -> str:
     """Return a string that means the same source: a path becomes absolute, since `en` alone would be the package's."""
     require_source(source)
     return source if isinstance(source, str) else str(Path(source).absolute())
+
+
+def did_you_mean(source: str | Path) -> str:
+    """Return the end of a message that says which model a word may stand for, or nothing if it stands for none.
+
+    Args:
+        source: What was taken for a path. It may be part of a model's name, such as "original", or its language.
+    """
+    word = str(source).strip().lower()
+    names = [name for name, language in BUNDLED_MODELS.items() if word in (name, language.lower())]
+    if not names:
+        names = [
+            name
+            for name, model in published_models().items()
+            if word in (name.lower(), name.partition(":")[2].lower(), model.code, model.language.lower())
+        ]
+    return f"; did you mean {' or '.join(names[:3])}? (elmo models lists all)" if names else ""
 
 
 def refuse_address(source: str | Path) -> None:
