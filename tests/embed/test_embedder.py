@@ -310,6 +310,7 @@ def test_works_in_a_worker_of_a_data_loader(model_folder: Path) -> None:
         (lambda model: model.embed([["a"], "A new play"]), r"sentence 1: expected a list of tokens.*\.split\(\)"),
         (lambda model: model.embed([["a", 5]]), "sentence 0: token 5 is not a string"),
         (lambda model: model.embed([7]), "sentence 0: expected a list of tokens, found int"),
+        (lambda model: model.embed(None), "`sentences`: expected lists of tokens, found NoneType"),
         (lambda model: model.stream([["a"]], layers="last"), "`layers`: 'last' is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=3), "no layer 3; this model has layers 0 to 2"),
         (lambda model: model.stream([["a"]], layers=-4), "no layer -4; this model has layers 0 to 2"),

@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.errors import ElmoError
 from elmo.text.characters import check_sentence
 
 Sentence = Sequence[str]
@@ -77,11 +78,15 @@ def windows(
         first: Number of the first sentence, for error messages.
 
     Raises:
-        ElmoError: If a sentence is not a list of strings.
+        ElmoError: If `sentences` can't be gone through, or a sentence is not a list of strings.
     """
+    try:
+        numbered = enumerate(sentences, first)
+    except TypeError:
+        raise ElmoError(f"`sentences`: expected lists of tokens, found {type(sentences).__name__}") from None
     window: list[Sentence] = []
     num_tokens = 0
-    for number, sentence in enumerate(sentences, first):
+    for number, sentence in numbered:
         check_sentence(sentence, number)
         if isinstance(sentence, np.ndarray):  # arrays of strings, whose tokens would be slow to look up
             sentence = sentence.tolist()
