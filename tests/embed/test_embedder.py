@@ -21,6 +21,7 @@ import make_tensorflow
 import make_words
 from comparing import assert_same
 from elmo import formats
+from elmo.config import TextConfig
 from elmo.embed import Embedder
 from elmo.embed.embedder import lasting_source
 from elmo.errors import ElmoError
@@ -298,6 +299,20 @@ def test_works_in_a_worker_of_a_data_loader(model_folder: Path) -> None:
         SENTENCES, 2, collate_fn=model.embed, num_workers=1, multiprocessing_context="spawn"
     )
     assert_same(list(itertools.chain.from_iterable(loader)), model.embed(SENTENCES))
+
+
+def test_missing_rules_for_the_sentences_of_the_model_are_said(
+    loaded: formats.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them, a machine would cut raw text otherwise than the one where the model was trained."""
+    monkeypatch.setattr("elmo.text.choice.is_split_by_language", lambda language: False)
+    model = Embedder(loaded)
+    model.text = TextConfig("words", "paragraphs", language="de")
+    for call in (model.tokenize, model.embed_text):
+        with pytest.warns(UserWarning, match="^sentences of language de are split by our rules") as told:
+            call("Ja. Nein.")
+        assert [each.filename for each in told] == [__file__]
+    model.tokenize("Yes. No.", language="en")
 
 
 # --- bad input

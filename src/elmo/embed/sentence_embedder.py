@@ -23,7 +23,7 @@ from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
 from elmo.formats.model import STATES, State
 from elmo.schema import require_choice, require_count, require_text
-from elmo.text.choice import how_to_cut
+from elmo.text.choice import how_to_cut, note_on_sentences
 from elmo.text.located import LocatedSentence, cut_text
 from elmo.text.suspicion import FEWEST_TOKENS, MOST_TOKENS, note_on_words
 
@@ -290,8 +290,9 @@ class SentenceEmbedder(ABC):
     def tokenize(self, text: str, *, tokenizer: str | None = None, language: str | None = None) -> list[list[str]]:
         """Cut a raw text as the model's training text was cut, into what `embed` takes.
 
-        There is a warning if another program had tokenized the training text. The first text of at least eight tokens
-        gets one if far more of them are unknown to the model than of the training text, as in another language.
+        There is a warning if another program had tokenized the training text, or if the rules for sentences of its
+        language are not installed. The first text of at least eight tokens gets one if far more of them are unknown to
+        the model than of the training text, as in another language.
 
         Args:
             text: Raw text of any number of sentences and lines. No sentence goes beyond a line, unless the lines of the
@@ -353,9 +354,15 @@ class SentenceEmbedder(ABC):
         )
 
     def _cut(self, text: str, tokenizer: str | None, language: str | None) -> list[LocatedSentence]:
-        """Cut a raw text. Of the first one that is long enough, warn if its words are not those of the model."""
+        """Cut a raw text, and warn if its sentences end by the rules of another language.
+
+        Of the first one that is long enough, also warn if its words are not those of the model.
+        """
         require_text("`text`", text)
-        sentences = cut_text(text, how_to_cut(self.text, text, tokenizer, language))
+        how = how_to_cut(self.text, text, tokenizer, language)
+        if note := note_on_sentences("paragraphs" if language else how.text, how.language):
+            warnings.warn(note, stacklevel=3)
+        sentences = cut_text(text, how)
         tokens = list(islice(chain.from_iterable(sentences), MOST_TOKENS))
         # The file of words is read but once, as programs may pass many short texts.
         if len(tokens) >= FEWEST_TOKENS and not self._has_looked_at_words:
