@@ -52,6 +52,7 @@ def test_every_sentence_has_its_file_line_and_metadata(origins: Origins, tmp_pat
         ("1843..", ["1843-05-01", "2 May 1843", "9999"]),
         ("..1000", ["0950-01-01", "-0044-03-15"]),
         ("1843-05..1843-06", ["1843-05-01"]),
+        ("1843-04..1843-05", ["1843-05-01"]),
         ("m..z", ["spring"]),
     ],
 )
@@ -149,6 +150,7 @@ def test_commas_separate_columns_in_csv(tmp_path: Path) -> None:
         ("t.tsv", "", "t.tsv, line 1: no column is named 'file' .*between tabs"),
         ("t.csv", "file\tyear\n", "t.csv, line 1: no column is named 'file' .*between commas"),
         ("t.tsv", "file\tfile\n", "line 1: a column has no name, or the name of another"),
+        ("t.tsv", "file\tyear\t\na\t1843\t\n", "line 1: a column has no name, or the name of another"),
         ("t.tsv", "file\tyear\na\t1\t2\n", "line 2: 3 columns; the first line has 2"),
         ("t.tsv", "file\tyear\na\t1\na\t2\n", "line 3: file 'a' had a row before"),
         (
