@@ -160,8 +160,10 @@ def test_the_word_that_changed_is_first(index: Path, measure: str) -> None:
 def test_words_can_be_measured_in_turns(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uses = ChangeIndex(index, "decade")
     whole = uses.rank(min_count=5)
-    with pytest.raises(ElmoError, match="`between`: expected the names of two periods, found '1840s'"):
-        uses.rank("1840s", min_count=5)
+    wrong: Any
+    for wrong, shown in (("1840s", "'1840s'"), (("1840s",), r"\('1840s',\)")):
+        with pytest.raises(ElmoError, match=f"`between`: expected the names of two periods, found {shown}"):
+            uses.rank(wrong, min_count=5)
     monkeypatch.setattr(module, "SUMS_BYTES", 1)
     parts = uses.rank(min_count=5)
     assert [one.word for one in whole] == [one.word for one in parts]
@@ -401,6 +403,18 @@ def test_equal_sentences_special_words_and_lower_case(model: Embedder, tmp_path:
     assert found.word == "play"
     assert [[use.origin.line for use in period.uses if use.origin] for period in found.periods] == [[1], [1]]
     assert {one.word for one in uses.rank(min_count=2)} == {"they", "play", "."}
+
+
+def test_other_forms_of_a_word_are_named(model: Embedder, tmp_path: Path) -> None:
+    """They may be what the other periods have. Forms that look the same are written with escapes."""
+    texts = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    Path(texts[0]).write_text("They met Ada in a caf\u00e9 .\n", encoding="utf-8")
+    Path(texts[1]).write_text("They met ADA in a cafe\u0301 .\n", encoding="utf-8")
+    build_index(model, texts, tmp_path / "index")
+    uses = ChangeIndex(tmp_path / "index", "file")
+    for word, form in (("Ada", "'ADA'"), ("caf\u00e9", r"'cafe\\u0301'")):
+        with pytest.raises(ElmoError, match=rf"takes two periods to compare \(there is also {form}: forms that are to"):
+            uses.word(word)
 
 
 def test_a_picture_has_the_distances_from_the_first_period(
