@@ -178,6 +178,13 @@ def test_equal_vectors_are_one_point() -> None:
     assert all(0 <= share <= 1 for share in shares)
 
 
+@pytest.mark.parametrize("shape", [(1, 3), (4, 1), (1, 1)], ids=str)
+def test_one_use_or_one_number_has_two_coordinates(shape: tuple[int, int]) -> None:
+    points, shares = project(np.ones(shape, np.float32))
+    assert np.array_equal(points, np.zeros((shape[0], 2)))
+    assert shares == [0, 0]
+
+
 @pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_pictures_are_written(tmp_path: Path, ending: str, magic: bytes) -> None:
     """There are more senses than colors, and text that matplotlib would take for a formula."""
@@ -202,7 +209,9 @@ def test_legend_says_what_is_drawn(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(figures.Figure, "savefig", look)
     senses = [GAME, GAME, GAME, DRAMA, DRAMA, *(f"x{n}" for n in range(7))]
     vectors = [[float(np.cos(n)), float(np.sin(n))] for n in range(12)]
-    plot_uses(tmp_path / "x.svg", make_uses(vectors, senses, ["play a b c d e"] * 12), "Title of ours")
+    # The second of the three games is nearest to their center.
+    sentences = ["x a b c d e", "play a b c d e", "x a b c d e", *["play a b c d e"] * 9]
+    plot_uses(tmp_path / "x.svg", make_uses(vectors, senses, sentences), "Title of ours")
     [(labels, texts)] = drawn
     quote = "\n“play a b c”"
     assert labels[:3] == [f"noun.act 00 (3){quote}", f"noun.communication 01 (2){quote}", f"x0 (1){quote}"]
@@ -212,17 +221,22 @@ def test_legend_says_what_is_drawn(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_each_layer_has_a_plot(tmp_path: Path, monkeypatch) -> None:
+    """All have the same scale. In the second one, a use that is unlike the others is 4/3 away from their mean."""
     figures = pytest.importorskip("matplotlib.figure")
     titles: list[list[str]] = []
+    limits: list[tuple[float, float]] = []
 
     def look(self, path: Path, **_: object) -> None:
         path.touch()
         titles.append([axes.get_title() for axes in self.axes])
+        limits.extend(axes.get_xlim() for axes in self.axes)
 
     monkeypatch.setattr(figures.Figure, "savefig", look)
-    layers = [replace(make_uses([[1, 0], [0, 1], [1, n]], ["", "", ""], ["p", "q", "r"]), layer=n) for n in (0, 1)]
+    vectors = [[[1, 0], [0, 1], [1, 0]], [[1, 0], [1, 0], [-1, 0]]]
+    layers = [replace(make_uses(vectors[n], ["", "", ""], ["p", "q", "r"]), layer=n) for n in (0, 1)]
     plot_uses(tmp_path / "x.svg", layers)
     assert titles == [["Layer 0", "Layer 1"]]
+    assert limits == [pytest.approx((-1.4, 1.4))] * 2
 
 
 def test_pictures_that_cannot_be_drawn_are_refused(tmp_path: Path) -> None:
