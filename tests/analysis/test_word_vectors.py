@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -107,6 +107,32 @@ def test_senses(model: Embedder, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
     assert sorted(single.names) == sorted(WORDS)
 
 
+def test_senses_of_a_word_with_many_uses(model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its uses are drawn from all over the text, and those of one word are kept apart from those of the others."""
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    monkeypatch.setattr(module, "MAX_CLUSTERED_USES", 10)
+    lines = [["They", "saw", "a", "play"], ["drama", ",", "play", "new", "in", "the", "park"]]
+    (tmp_path / "text.txt").write_text("\n".join(" ".join(line) for line in lines for _ in range(30)))
+    corpus = prepare([tmp_path / "text.txt"], tmp_path / "corpus", min_count=1, workers=1)
+    found = type_vectors(model, corpus, layer=1, min_count=2, senses=2)
+    uses: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+    for tokens, vectors in zip(lines, model.embed(lines, layers=1), strict=True):
+        for token, vector in zip(tokens, vectors, strict=True):
+            uses[token].append(vector / np.linalg.norm(vector))
+    nearest: defaultdict[str, set[int]] = defaultdict(set)
+    counts: Counter[str] = Counter()
+    for name, vector, count in zip(*found, strict=True):
+        word = name.split("#")[0]
+        cosines = np.stack(uses[word]) @ vector / np.linalg.norm(vector)
+        assert cosines.max() > 0.9999, name
+        nearest[word].add(int(cosines.argmax()))
+        counts[word] += count
+    assert {"play#1", "play#2"} <= {*found.names}
+    assert nearest["play"] == {0, 1}
+    # The count of each sense is rounded.
+    assert dict(counts) == {word: pytest.approx(60 if word == "play" else 30, abs=1) for word in uses}
+
+
 def test_senses_need_no_vectors_on_disk(model: Embedder, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Windows, faiss has no index on disk, but it can find groups."""
     faiss = pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
@@ -129,11 +155,11 @@ def directions(centers: list[list[float]], spread: float, size: int = 40) -> np.
     return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_as_many_groups_as_needed(number: int) -> None:
+@pytest.mark.parametrize(("number", "most"), [(1, 5), (2, 5), (3, 5), (3, 3)])
+def test_as_many_groups_as_needed(number: int, most: int) -> None:
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     units = directions(np.eye(3)[:number].tolist(), 0.1)
-    groups = cluster_as_needed(units, 5, 0.6)
+    groups = cluster_as_needed(units, most, 0.6)
     assert len(set(groups.tolist())) == number
     assert all(len(set(part.tolist())) == 1 for part in np.split(groups, number))
 
