@@ -118,8 +118,8 @@ def test_senses_of_other_forms_are_found_without_error(model: Embedder) -> None:
 
 
 def test_unseen_lemmas_get_the_first_sense_or_none(model: Embedder) -> None:
-    """A lemma that was seen only as another part of speech counts as unseen."""
-    semcor = [Annotated(["play"], [one(Target("new", "NOUN"), "new%1")])]
+    """A lemma that was seen only as another part of speech, or without a sense, counts as unseen."""
+    semcor = [Annotated(["play"], [one(Target("new", "NOUN"), "new%1")]), Annotated(["new"], [one(NEW)])]
     test = [Annotated(["new"], [one(NEW, "new%3")]), Annotated(["x"], [one(Target("x", "NOUN"), "x%1")])]
     table = evaluate_wsd(model, semcor, {"own": test}, FIRST)
     assert {name: scores["own"] for name, scores in table.items()} == dict.fromkeys(table, Score(1, 1, 2))
