@@ -95,7 +95,7 @@ def evaluate_similarity(vectors: Any, path: str | Path) -> SimilarityScore:
                 f"{path}: fewer than two of its pairs have vectors; expected two words and a number on each line, "
                 f"with {'commas' if delimiter == ',' else 'tabs'} between them"
             ) from None
-    if not (math.isfinite(spearman[0]) and math.isfinite(pearson[0])):
+    if not math.isfinite(pearson[0]):  # Spearman's is finite if this one is
         raise ElmoError(
             f"{path}: its similarities, or the cosines of its pairs, are all the same, so that nothing can be compared"
         )
