@@ -125,11 +125,12 @@ def test_share_is_one(share: float) -> None:
 def test_table_has_the_scores_of_each_text_and_of_the_misspelt_words(model: Embedder) -> None:
     """Scores of layer 0 are those of a probe of clean text that is tested on the clean and on the noisy text."""
     train, dev, test = (make_tagged(n, seed) for seed, n in enumerate((80, 20, 40)))
-    table = evaluate_typos(model, train, dev, test, [0, "mean"], share=0.5)
+    table = evaluate_typos(model, train, dev, test, [0, "mean"], share=0.5, seed=3)
     assert list(table) == [WORDS_ONLY, "layer 0", "mean"]
-    noisy = [Tagged(t, s.tags) for t, s in zip(with_typos([s.tokens for s in test], 0.5), test, strict=True)]
+    noisy = [Tagged(t, s.tags) for t, s in zip(with_typos([s.tokens for s in test], 0.5, 3), test, strict=True)]
     assert table["layer 0"].clean == probe_pos(model, train, dev, test, 0) == 1.0
     assert table["layer 0"].noisy == probe_pos(model, train, dev, noisy, 0)
+    assert table["mean"].noisy == probe_pos(model, train, dev, noisy, "mean")
     predicted = fit_word_tagger(train, dev).predict(sentence.tokens for sentence in noisy)
     pairs = [
         (tag == guess, word != typo)
