@@ -27,6 +27,7 @@ from elmo.analysis.paper.finding import (
 )
 from elmo.analysis.pictures import draw_shares, new_figure, save_figure
 from elmo.analysis.pos import most_frequent_tag, probe_pos
+from elmo.analysis.senses import gather_uses, separation
 from elmo.analysis.tagged import read_conll2000
 from elmo.analysis.wsd import Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, Instance, Target
@@ -70,7 +71,7 @@ def test_tables_5_and_6_show_what_the_paper_compares_with() -> None:
     """Figures of other encoders are shown under their layers, and those of whole systems in a column of their own."""
     columns = ["layer 1", "layer 2", published.SPECIAL]
     senses = table_markdown(Table("Table 5", "F1 (%)", columns, {}, published.SENSES))
-    tags = table_markdown(Table("Table 6", "accuracy (%)", columns, {}, published.TAGS))
+    tags = table_markdown(Table("Table 6", "accuracy (%)", columns, {}, published.TAGS, digits=2))
     assert "| four test sets, CoVe | paper | 59.4 | 64.7 |  |" in senses.splitlines()
     assert "| four test sets, Raganato et al. 2017 | paper |  |  | 69.9 |" in senses.splitlines()
     assert "| four test sets, Iacobacci et al. 2016 | paper |  |  | 70.1 |" in senses.splitlines()
@@ -181,7 +182,7 @@ def test_parts_are_found_once(tmp_path: Path) -> None:
 def test_panels_show_the_paper_above_and_ours_below() -> None:
     pytest.importorskip("matplotlib")
     figure = new_figure()
-    draw_panels(figure, TABLE)
+    draw_panels(figure, replace(TABLE, unit="F1 (%): x entity F1, y|z chunk F1"))
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["x, paper", "x", "y|z"]
     assert figure.axes[1].get_ylabel() == "F1 (%)"
@@ -238,12 +239,27 @@ def test_pos_has_each_layer_of_each_corpus_and_probes_it_once(model: Embedder, t
             representations.analyze_pos(one, sets, tmp_path, "m")
 
 
+def test_quick_analyses_take_few_sentences(model: Embedder, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(representations, "QUICK_SENTENCES", (20, 5, 4))
+    monkeypatch.setattr(representations, "QUICK_SEMCOR", 10)
+    monkeypatch.setattr(representations, "QUICK_TEST", 3)
+    corpus = representations.TaggedCorpus(make_tagged(50, 0), make_tagged(9, 1), make_tagged(9, 2))
+    few = representations.TaggedCorpus(corpus.train[:20], corpus.dev[:5], corpus.test[:4])
+    found = representations.analyze_pos(model, {"x": corpus}, tmp_path / "quick", "m", quick=True)
+    assert found.tables == representations.analyze_pos(model, {"x": few}, tmp_path / "few", "m").tables
+    semcor, test = make_annotated(30, 9), make_annotated(20, 8)
+    found = representations.analyze_wsd(model, semcor, {"x": test}, FIRST, tmp_path / "quick", "m", quick=True)
+    wanted = representations.analyze_wsd(model, semcor[:10], {"x": test[:3]}, FIRST, tmp_path / "few", "m")
+    assert found.tables == wanted.tables
+
+
 def test_conll2000_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("He PRP B-NP\nruns VBZ B-VP\n\n\nNow RB O\n", encoding="utf-8")
     assert read_conll2000(path) == [Tagged(["He", "runs"], ["PRP", "VBZ"]), Tagged(["Now"], ["RB"])]
     for text, says in (
         ("He PRP B-NP\nruns VBZ\n", r"x\.txt, line 2: 2 columns; expected a word, its tag and its chunk"),
+        ("He PRP B-NP O\n", r"x\.txt, line 1: 4 columns; expected a word, its tag and its chunk"),
         ("\n", r"x\.txt: holds no sentence"),
     ):
         path.write_text(text, encoding="utf-8")
@@ -320,9 +336,10 @@ def test_neighbors_find_the_papers_sentences_and_count_senses(model: Embedder, t
     static = StaticVectors(["play", "game", "far"], np.float32([[1, 0], [2, 0.1], [0, 1]]))
     found, senses = representations.analyze_neighbors(model, text, static, tmp_path, "m", quick=True).tables
     game, drama = found.here[published.GAME], found.here[published.DRAMA]
-    assert str(game[representations.RANK]).endswith(" of 4")  # three distinct sentences, and the paper's
     assert published.GAME not in str(game[representations.NEAREST])
     near = str(game[representations.NEAREST]).split(" / ")
+    rank = next(number for number, use in enumerate(near, 1) if "Kieffer" in use)
+    assert game[representations.RANK] == f"{rank} of 4"  # three distinct sentences, and the paper's
     same = str(game[representations.SAME]).split(", ")
     assert [("Kieffer" in use, word) for use, word in zip(near, same, strict=True)].count((True, "yes")) == 1
     assert same.count("no") == 2
@@ -331,9 +348,14 @@ def test_neighbors_find_the_papers_sentences_and_count_senses(model: Embedder, t
     assert found.here["play, static vectors"] == {representations.NEAREST: "game, far"}
     assert list(senses.here) == ["play"]
     assert senses.columns == [representations.CHANCE, "layer 0", "layer 1", "layer 2"]
+    measured = separation(gather_uses(model, text, "play", 1))
+    assert senses.here["play"]["layer 1"] == 100 * measured.same
+    assert senses.here["play"][representations.CHANCE] == 100 * measured.chance
 
 
-def test_static_neighbors_need_the_word() -> None:
+def test_static_neighbors_are_as_many_as_asked_for_and_need_the_word() -> None:
+    static = StaticVectors(["play", "game", "far"], np.float32([[1, 0], [2, 0.1], [0, 1]]))
+    assert representations.nearest_static(static, "play", 1) == ["game"]
     with pytest.raises(ElmoError, match="the static vectors have no word 'play'"):
         representations.nearest_static(StaticVectors(["x"], np.ones((1, 2), np.float32)), "play", 3)
 
@@ -369,6 +391,10 @@ def test_each_analysis_has_a_picture_with_labels_and_a_legend(
     draw(figure, Finding("x", "x", "m", False, [table] * num_tables, {}))
     assert figure.axes
     assert all(axes.get_ylabel() == "F1 (%)" and axes.get_legend() for axes in figure.axes)
+
+
+def test_tags_of_two_sentences_are_enough() -> None:
+    assert [len(part) for part in representations.with_dev(make_tagged(2, 3), make_tagged(9, 4))] == [1, 1, 9]
 
 
 def test_tags_of_one_sentence_leave_nothing_to_train_on() -> None:
