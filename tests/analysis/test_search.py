@@ -293,7 +293,7 @@ def test_parts_of_speech_choose(model: Embedder, tmp_path: Path) -> None:
 
 
 def test_columns_of_word_and_tag_are_read(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("\n#\tNOUN\tmore\nplay\tVERB\n\n\nagain\tADV\n", encoding="utf-8")
+    (tmp_path / "text").write_text("\n#\tNOUN\tmore\nplay\tVERB\n\n\nagain\tADV \tmore\n", encoding="utf-8")
     assert list(read_tagged([tmp_path / "text"], "columns")) == [
         ((0, 2), (["#", "play"], ["NOUN", "VERB"])),
         ((0, 6), (["again"], ["ADV"])),
@@ -880,12 +880,15 @@ def test_several_words_are_chosen_by_metadata(model: Embedder, letters: list[str
 
 
 def test_tagged_text_is_read_as_asked_for(model: Embedder, tmp_path: Path) -> None:
-    """Boundaries of sentences are no tokens, so the tags of the others stay with their words."""
-    (tmp_path / "text").write_bytes("<S>\tX\nCafé\tNOUN\nplay\tVERB\n".encode("latin-1"))
+    """Boundaries of sentences are no tokens, so the tags and places of the others stay with their words."""
+    (tmp_path / "text").write_bytes("</S>\tX\n\n<S>\tX\nCafé\tNOUN\nplay\tVERB\n".encode("latin-1"))
     options = {"tagged": "columns", "encoding": "latin-1", "lowercase": True}
     build_index(model, [str(tmp_path / "text")], tmp_path / "index", **options)
     text = ContextIndex(tmp_path / "index", model).text
     assert (text.sentence(0), [text.tag(token) for token in range(2)]) == (("café", "play"), ["NOUN", "VERB"])
+    origin = text.origin(0)
+    assert origin is not None
+    assert origin.line == 3
 
 
 @pytest.mark.parametrize("tags", ["CCDD", "ABAB"])
