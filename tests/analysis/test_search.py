@@ -187,9 +187,13 @@ def test_one_and_several_words_can_be_compared(model: Embedder, tmp_path: Path) 
         index.find_neighbors("New York", any_word=True)
 
 
-def test_parts_are_searched_as_one(model: Embedder, text: str, tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize(("limit", "size"), [("PART_TOKENS", 100), ("PART_BYTES", 2 * 12 * 100)])
+def test_parts_are_searched_as_one(
+    limit: str, size: int, model: Embedder, text: str, tmp_path: Path, monkeypatch
+) -> None:
+    """A part ends where it has enough tokens, or enough bytes of vectors."""
     build_index(model, [text], tmp_path / "whole")
-    monkeypatch.setattr(build, "PART_TOKENS", 100)
+    monkeypatch.setattr(build, limit, size)
     monkeypatch.setattr(build, "ADD_TOKENS", 30)
     build_index(model, [text], tmp_path / "parts")
     assert len(list((tmp_path / "parts").glob("vectors-*"))) > 3
@@ -387,7 +391,8 @@ def test_the_same_command_again_finds_all_done(
     monkeypatch.setattr(model, "embed_window", None)
     again = build_index(model, [text], folder)
     assert (again.was_there, again.num_tokens, again.num_bytes) == (True, first.num_tokens, first.num_bytes)
-    for other, options in ((text, {"layer": 0}), (str(tmp_path / "other.txt"), {})):
+    # Other settings are refused before any text is read, which may take long.
+    for other, options in ((str(tmp_path / "none.txt"), {"layer": 0}), (str(tmp_path / "other.txt"), {})):
         with pytest.raises(ElmoError, match="exists already; remove it, or pass `overwrite=True`"):
             build_index(model, [other], folder, **options)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
