@@ -87,8 +87,14 @@ def test_equal_sentences_leave_room_for_other_uses(model: Embedder, tmp_path: Pa
 
 
 @pytest.mark.parametrize("layer", ["top", 1, "mean", [0.2, 0.3, 0.5]])
-def test_finds_what_the_exact_search_finds(model: Embedder, sentences, text: str, tmp_path: Path, layer) -> None:
-    """With so few tokens all groups are searched, and twice as many uses as asked for are compared. None is missed."""
+def test_finds_what_the_exact_search_finds(
+    model: Embedder, sentences, text: str, tmp_path: Path, monkeypatch, layer
+) -> None:
+    """With so few tokens all groups are searched, and twice as many uses as asked for are compared. None is missed.
+
+    Few words are compared at once, so that there are several blocks of them.
+    """
+    monkeypatch.setattr("elmo.analysis.search.index.ROWS", 4)
     build_index(model, [text], tmp_path / "index", layer=layer)
     index = ContextIndex(tmp_path / "index", model)
     for options in ({}, {"any_word": True}, {"ignore_case": True}, {"top": 3}):
@@ -244,7 +250,32 @@ def test_rare_vectors_are_found_in_any_group(tmp_path: Path) -> None:
     assert store.nearest(vectors[0], 2, among, probes=1).tolist() == expected[:2]
     assert store.nearest(vectors[0], 10, among, probes=1).tolist() == expected
     assert store.nearest(vectors[7], 1, probes=1).tolist() == [7]
+    # One of these is nearly always in the first group, but often not the nearest.
+    among[::100] = True
+    for query in vectors[1:60]:
+        (found,) = store.nearest(query, 1, among, probes=1).tolist()
+        assert vectors[found] @ query == pytest.approx((vectors[among] @ query).max(), abs=FLOAT16_ROUNDING)
     assert store.nearest(vectors[7], 1, np.zeros(len(vectors), bool)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "num_bytes"),
+    [("float16", 10, 20), ("pq", 1024, 256), ("pq", 12, 3), ("pq", 14, 2), ("pq", 6, 1), ("pq", 9, 1), ("pq", 2, 1)],
+)
+def test_vectors_of_any_width_are_cut_into_equal_pieces(kind: stored.Kind, width: int, num_bytes: int) -> None:
+    """One byte stands for at least four numbers, if there are so many."""
+    assert stored.token_bytes(kind, width) == num_bytes
+
+
+def test_only_frequent_words_are_compared_without_context(
+    model: Embedder, text: str, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(build, "MAX_WORDS", 3)
+    build_index(model, [text], tmp_path / "index")
+    index = ContextIndex(tmp_path / "index", model)
+    found = index.find_neighbors("play", QUERY)
+    frequent = index.text.types[3:6]
+    assert (found.num_types, {word.word for word in found.words}) == (3, {*frequent} - {"play"})
 
 
 CONLLU = """# text = They play .
@@ -498,6 +529,7 @@ def test_another_model_is_refused(model: Embedder, index_folder: Path, tmp_path:
         ({"word": "plays"}, "the word 'plays' is not among the tokens of the query"),
         ({"word": "She"}, "the index has no use of 'She'; is its text tokenized"),
         ({"word": "She", "among": ["Park"]}, r"no use of 'Park'; .* \(there is 'park': ignore case"),
+        ({"word": "She", "among": ["a new play the park a new play"]}, "no use of 'a new play the park a new play'; "),
         ({"top": 0}, "`top`: 0 is not positive"),
         ({"any_word": True, "among": ["a"]}, "any_word and among can't be used together"),
         ({"among": "drama"}, "`among`: expected a list, found the string 'drama'; split it, or put it in a list"),
@@ -505,6 +537,7 @@ def test_another_model_is_refused(model: Embedder, index_folder: Path, tmp_path:
         ({"query": "A new play"}, "`query`: expected a list, found the string 'A new play'"),
         ({"tags": ["NN"]}, "the index has no parts of speech; build it from tagged text"),
         ({"tags": ["X"], "tagged": "upos"}, r"the index has no tag 'X'; it has .*NOUN"),
+        ({"tags": ["VER"], "tagged": "upos"}, "the index has no tag 'VER'; it has"),
         ({"tags": ["VERB"], "among": ["a"], "tagged": "upos"}, "no use of 'a' tagged .*VERB"),
     ],
 )
@@ -672,10 +705,14 @@ def test_vectors_in_another_file_are_not_read(name: str, model: Embedder, index_
         ContextIndex(index_folder, model)
 
 
-def test_word_vectors_of_another_width_are_refused(model: Embedder, index_folder: Path) -> None:
+def test_word_vectors_of_another_width_or_number_are_refused(model: Embedder, index_folder: Path) -> None:
     path = index_folder / "words.npy"
-    np.save(path, np.hstack([np.load(path)] * 4))
+    vectors = np.load(path)
+    np.save(path, np.hstack([vectors] * 4))
     with pytest.raises(ElmoError, match=r"index: is damaged .*not as wide as those of its model"):
+        ContextIndex(index_folder, model)
+    np.save(path, np.vstack([vectors] * 4))
+    with pytest.raises(ElmoError, match=r"words\.npy: is damaged \(it has more vectors than the text has words\)"):
         ContextIndex(index_folder, model)
 
 
