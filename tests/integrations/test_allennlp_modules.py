@@ -490,11 +490,14 @@ class Other(torch.nn.Module):
 def test_a_module_of_another_kind(files: tuple[str, str]) -> None:
     other = Other()
     ids = batch_to_ids([["a", "b"], ["c"]])
-    output = Elmo(None, None, 1, dropout=0.0, module=other)(ids)
-    torch.testing.assert_close(output["elmo_representations"][0][1, 0], 2 * other.vectors.weight[ord("c") + 1])
-    assert output["mask"].tolist() == [[True, True], [True, False]]
+    for numbers in (None, torch.ones(2, 2, dtype=torch.long)):  # without cached words, numbers are ignored
+        output = Elmo(None, None, 1, dropout=0.0, module=other)(ids, numbers)
+        torch.testing.assert_close(output["elmo_representations"][0][1, 0], 2 * other.vectors.weight[ord("c") + 1])
+        assert output["mask"].tolist() == [[True, True], [True, False]]
     for paths, module, message in (
         (files, other, "takes the place of both files"),
+        ((files[0], None), other, "takes the place of both files"),
+        ((None, files[1]), other, "takes the place of both files"),
         ((None, None), torch.nn.Linear(2, 2), "expected a biLM or an Elmo of this package, found Linear"),
     ):
         with pytest.raises(ElmoError, match=message):
@@ -509,6 +512,13 @@ def test_the_bilm_of_another_layer_is_shared(files: tuple[str, str]) -> None:
         [(wanted, _)] = carried(BATCHES[:1])
         [found] = layer(batch_to_ids(BATCHES[0]))["elmo_representations"]
         np.testing.assert_allclose(found[0].detach(), wanted[0].mean(axis=0)[1:-1], atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_shared_bilm_is_trained_if_it_was(requires_grad: bool, files: tuple[str, str]) -> None:
+    module = elmo.Elmo(*files, 1, requires_grad=requires_grad)
+    layer = Elmo(None, None, 1, requires_grad=not requires_grad, module=module)
+    assert {parameter.requires_grad for parameter in layer.bilm.parameters()} == {requires_grad}
 
 
 def test_a_copy_of_a_layer_is_whole(files: tuple[str, str]) -> None:
