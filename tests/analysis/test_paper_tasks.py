@@ -21,6 +21,7 @@ from elmo.analysis.pictures import new_figure
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import save_native
+from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.results import Result
 from elmo.tasks.run_folder import load_run
@@ -145,8 +146,12 @@ def test_more_seeds_join_the_first_one(make_runs: MakeRuns) -> None:
     assert [make_runs().baseline().results, make_runs().with_elmo().results] == [[result] for result in first]
 
 
-def test_settings_go_before_those_of_quick_runs(make_runs: MakeRuns) -> None:
+def test_settings_go_before_those_of_quick_runs(make_runs: MakeRuns, tmp_path: Path) -> None:
+    """A quick run otherwise has small batches and few epochs."""
     assert make_runs(quick=True, settings={"training.batch_size": 7}).recipe.training.batch_size == 7
+    files = (str(tmp_path / f"{name}.conll") for name in ("train", "dev"))
+    task = TaskRuns(TaskData("NER", "ner", *files, {"scheme": "BIO"}), tmp_path / "out", "none", quick=True)
+    assert (task.recipe.training.batch_size, task.recipe.training.max_epochs) == (16, 4)
 
 
 def test_quick_runs_take_few_tokens(make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +250,7 @@ def test_efficiency_has_both_models_on_each_share(make_runs: MakeRuns, forbid_tr
     assert table.columns == ["50 %, 4", "100 %, 8"]
     assert table.here[tasks.WITH]["100 %, 8"] == task.with_elmo().score["mean"]
     assert table.here[tasks.WITHOUT]["50 %, 4"] == task.baseline(0.5).score["mean"]
-    assert list(epochs.here) == ["NER"]
+    assert epochs.here == {"NER": tasks.compare_epochs(task.baseline(), task.with_elmo())}
     assert draws(tasks.draw_efficiency, finding) == ["NER"]
     forbid_training()
     assert tasks.analyze_efficiency([make_runs()], "m", (0.5, 1.0)) == finding
@@ -273,12 +278,20 @@ def lines_of(folder: Path) -> list[str]:
     return [" ".join(types[i] for i in corpus.tokens[start:end]) for start, end in pairwise(corpus.starts)]
 
 
-def test_finetuning_tunes_once_on_the_task_and_trains_with_both(make_runs: MakeRuns, forbid_training) -> None:
-    """The words of the text are in the softmax's vocabulary, so that an epoch lowers perplexity."""
+def test_finetuning_tunes_once_on_the_task_and_trains_with_both(
+    make_runs: MakeRuns, forbid_training, tmp_path: Path
+) -> None:
+    """The words of the text are in the softmax's vocabulary, so that an epoch lowers perplexity, which is that of the
+    dev set. Each model has vectors of its own."""
     task = make_runs()
     finding = tasks.analyze_finetuning([task], "m", "cpu")
     perplexity, scores = finding.tables
     assert perplexity.here["NER"][published.AFTER] < perplexity.here["NER"][published.BEFORE]
+    dev = [sentence.split() for sentence in SENTENCES[1:6]]
+    for when, source in ((published.BEFORE, task.elmo), (published.AFTER, task.folder / "finetuning")):
+        wanted = Perplexity.of(score_sentences(formats.load(source), dev)).mean
+        assert perplexity.here["NER"][when] == pytest.approx(wanted, rel=1e-4)
+    assert len(list((tmp_path / "out" / "vectors").iterdir())) == 2
     assert scores.here["NER"][published.BEFORE] == task.with_elmo().score["mean"]
     assert (task.folder / "elmo,tuned" / "seed-0" / "results.json").exists()
     assert lines_of(task.folder / "finetuning" / "corpus") == SENTENCES
