@@ -340,6 +340,7 @@ BAD = {
     "tokenizer": ({"tokenizer": "moses"}, "tokenizer 'moses' is unknown"),
     "precision": ({"precision": "int3"}, "`precision`: 'int3' is none of"),
     "batch_size": ({"batch_size": 0}, "`batch_size`: 0 is not positive"),
+    "device": ({"device": "tpu"}, "`device`: 'tpu' is unknown"),
     "model": ({"model": "no/such/folder"}, "no such file or folder"),
     "no model": ({"model": None}, "`model`: expected a path, a name or an address, found NoneType"),
 }
