@@ -316,6 +316,17 @@ def test_token_vectors_of_a_pipeline_from_bytes_are_in_memory(model_folder: Path
     assert types.vectors.flags.writeable, "a mapped file is read-only"
 
 
+def test_no_other_file_is_written_from_bytes(model_folder: Path, tmp_path: Path) -> None:
+    """They may come from a stranger."""
+    srsly = pytest.importorskip("srsly")
+    nlp, outside = make_nlp(model_folder), tmp_path / "outside"
+    component = nlp.get_pipe("elmo")
+    files = srsly.msgpack_loads(component.to_bytes())
+    component.from_bytes(srsly.msgpack_dumps({**files, str(outside): b"text"}))
+    assert not outside.exists()
+    assert nlp(TEXT).tensor.any()
+
+
 @pytest.mark.parametrize(
     ("config", "says"),
     [
