@@ -419,8 +419,8 @@ def test_dropout_is_for_training(model_folder: Path) -> None:
 
 def test_trained_sentences_are_embedded_once(unused: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences are the same in every epoch. Nothing is kept outside training, or if there is no room for it."""
-    docs = docs_of("a new play", "a play", "a play")
-    layer, without = make_layer(unused, dropout=0.0), make_layer(unused, dropout=0.0, cache_mb=0)
+    docs = docs_of("they saw a new play in the park", "a play", "a play")
+    layer, without = (make_layer(unused, dropout=0.0, cache_mb=size) for size in (1, 0))
     embedder, asked = layer.shims[0].loaded.embedder, []
     embed = embedder.embed
     monkeypatch.setattr(embedder, "embed", lambda words, **kw: asked.append(len(words)) or embed(words, **kw))
