@@ -398,6 +398,21 @@ def test_goes_on_where_it_was_interrupted(model: Embedder, text: str, tmp_path: 
     assert not list(tmp_path.glob(".*")), "the unfinished work is gone"
 
 
+def test_unfinished_work_of_another_command_is_not_used(
+    model: Embedder, text: str, tmp_path: Path, monkeypatch
+) -> None:
+    """Its parts have the same names, but hold vectors of another layer."""
+    monkeypatch.setattr(build, "PART_TOKENS", 100)
+    stops = Stops(formats.load(make(tmp_path / "model")[0]))
+    stops.left = 180  # more than the sample's 122 sentences
+    with pytest.raises(KeyboardInterrupt):
+        build_index(stops, [text], tmp_path / "index")
+    assert build_index(model, [text], tmp_path / "index", layer=1, overwrite=True).num_kept_tokens == 0
+    whole = build_index(model, [text], tmp_path / "whole", layer=1).folder
+    for path in whole.glob("*.faiss"):
+        assert (tmp_path / "index" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
 def test_another_command_may_overwrite_an_index(model: Embedder, text: str, tmp_path: Path) -> None:
     build_index(model, [text], tmp_path / "index")
     build_index(model, [text], tmp_path / "index", layer=1, overwrite=True)
