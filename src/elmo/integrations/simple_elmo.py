@@ -51,7 +51,7 @@ from elmo.embed.pooling import Pool
 from elmo.errors import ElmoError
 from elmo.formats.model import STATES, Model, State, predictor_inputs, require_warm_state
 from elmo.formats.tensorflow import find_checkpoint
-from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
+from elmo.nn.bilm import BiLMState, first_rows, repeat_row, to_device
 from elmo.nn.devices import find_device
 from elmo.nn.softmax import BLOCK_NUMBERS, AnySoftmax
 from elmo.schema import require_choice, require_count
@@ -271,7 +271,7 @@ class _Predictor:
             batch = sentences[first : first + batch_size]
             hidden, after = self._predict(batch, first_rows(before, len(batch)))
             if state == "carry":
-                before = replace_rows(before, after)
+                before = after  # no later batch has more sentences
             found = [iter(self._best(direction, topn, nodelimiters)) for direction in hidden]
             for sentence in batch:
                 yield [_substitutes(word, [next(direction) for direction in found]) for word in sentence]
