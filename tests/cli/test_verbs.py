@@ -10,6 +10,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -346,6 +348,28 @@ def test_a_signal_leaves_no_half_finished_corpus(name: str, tmp_path: Path) -> N
         process.communicate(timeout=60)
     assert process.returncode == 128 + getattr(signal, name)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+def test_a_signal_that_comes_where_exceptions_are_ignored_ends_the_command(
+    run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python has such places, as callbacks of weak references, in its own modules, too."""
+
+    def ignore_signal(**_: object) -> None:
+        thing = type("Thing", (), {})()
+        reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
+        del thing
+        assert reference() is None
+        time.sleep(60)
+
+    monkeypatch.setattr(cli, "main", ignore_signal)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        assert run("info", "en").returncode == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")

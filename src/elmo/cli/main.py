@@ -4,10 +4,13 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import warnings
 from difflib import get_close_matches
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -89,7 +92,27 @@ def _exit_on_signals() -> None:
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
+            signal.signal(number, _exit)
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    """Exit by the signal of this number."""
+    sys.unraisablehook = partial(_signal_again, number)
+    sys.exit(128 + number)
+
+
+def _signal_again(number: int, unraisable: "sys.UnraisableHookArgs") -> None:
+    """Send this process the signal again if Python has ignored the exit.
+
+    It ignores all exceptions in `__del__` and in callbacks of weak references, where a signal may be handled, too. It
+    still would if the signal were sent at once.
+    """
+    if unraisable.exc_type is SystemExit:
+        again = threading.Timer(0.1, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def main() -> None:

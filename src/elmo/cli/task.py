@@ -229,7 +229,7 @@ def evaluate(
     # Only what decides how the file is read may be changed: another setting would ask for another model.
     recipe = override(trained.recipe, _settings(trained.task, overrides, ["training.batch_size"]))
     found = trained.task.read(file, recipe)
-    if note := trained.task.note_on_gold(found, recipe):  # which a part of a test set may have
+    if note := trained.task.note_on_gold(found, recipe):  # a part of a test set may have nothing to score
         click.echo(f"elmo: {file}: {note}", err=True)
     if predictions is not None and (note := trained.task.note_on_file(found)):
         raise ElmoError(f"{file}: {note}; leave out --predictions")

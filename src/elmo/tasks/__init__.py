@@ -176,7 +176,7 @@ def evaluate(trained: TrainedTask[Any, Any], file: str | Path) -> Scores:
     """
     _require_trained(trained)
     examples = trained.task.read(str(file), trained.recipe)
-    if note := trained.task.note_on_gold(examples, trained.recipe):  # which a part of a test set may have
+    if note := trained.task.note_on_gold(examples, trained.recipe):  # a part of a test set may have nothing to score
         warnings.warn(f"{file}: {note}", stacklevel=2)
     return trained.task.score(examples, trained.predict(examples))
 
