@@ -79,8 +79,7 @@ $examples
   training set and three times as much news, read ten times in 71 minutes of one thread.
 - Both models of a data set had the same limit of epochs. All reached it except those of WNUT-17,
   `wnut17-10`, `snli-captions-10` and `sst5-published`, which ended when the dev score had not risen
-  for ten epochs (names) or five.
-  `training.max_minutes` ended no training.
+  for ten epochs (names) or five. `training.max_minutes` ended no training.
 - ELMo learns faster. So a limit of epochs favors it where the baseline still rises: all baselines
   of WikiGold and of `snli-captions` are best in their last epoch, two of three of `conll2002`, three
   of five of `sst5`, and both models of `squad`. Longer training would probably lower these gains. An
@@ -107,12 +106,11 @@ WHY = """\
 Yes, but not with the least. In names, semantic roles and entailment, ELMo gains more with a tenth
 of a training set than with all of it: 16.0 points instead of 7.0, 12.2 instead of 5.7, and 5.7
 instead of none. (In roles, it gains most with a hundredth: 15.0.) A tenth of WNUT-17, 339
-sentences, is worth more with ELMo than all 3,394 without.
-With the least, neither model is of use: with 40 predicates, a thousandth of PropBank, or with 34
-sentences, a hundredth of WNUT-17 (F1 [of 11.6 with ELMo, and 1.2
-without](analysis.md#sample-efficiency-section-54-figure-1), on the dev set, one seed). From one
-task to another, the size of the training set does not tell how much ELMo helps. The training
-curves show the following, task by task:
+sentences, is worth more with ELMo than all 3,394 without. With the least, neither model is of use:
+with 40 predicates, a thousandth of PropBank, or with 34 sentences, a hundredth of WNUT-17 (F1 [of
+11.6 with ELMo, and 1.2 without](analysis.md#sample-efficiency-section-54-figure-1), on the dev set,
+one seed). From one task to another, the size of the training set does not tell how much ELMo helps.
+The training curves show the following, task by task:
 
 - **Names.** A [tenth of WNUT-17](lab-notes.md#names-and-entailment-from-a-tenth-of-the-training-set)
   with ELMo is worth more than all of it without: the F1 on the test set is 31.0 instead of 28.6, in
