@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import fields, replace
 from pathlib import Path
@@ -110,6 +111,12 @@ def test_a_word_that_may_stand_for_a_model(name: str, meant: str) -> None:
     with pytest.raises(ElmoError) as caught:
         formats.load(name)
     assert str(caught.value) == f"{name}: no such file or folder; did you mean {meant}? (elmo models lists all)"
+
+
+@pytest.mark.parametrize("name", ["hu-corpus", "en_model", "no-such-file", "english.hdf5"])
+def test_a_path_that_begins_with_a_language_does_not_stand_for_a_model(name: str) -> None:
+    with pytest.raises(ElmoError, match=rf"^{re.escape(name)}: no such file or folder$"):
+        formats.load(name)
 
 
 def test_a_model_is_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

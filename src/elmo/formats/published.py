@@ -113,28 +113,20 @@ def find_by_address(address: str) -> PublishedModel | None:
     return next((model for model in published_models().values() if address in model.files), None)
 
 
-def find_in_language(models: Iterable[PublishedModel], language: str) -> list[PublishedModel]:
-    """Return the models for a language, if there are any.
+def in_language(models: Iterable[PublishedModel], language: str) -> list[PublishedModel]:
+    """Return the models for a language.
 
     Args:
         models: The models to choose from.
         language: A code such as `la` or `lat`, or the beginning of a word of a name, such as `Norwegian`.
+
+    Raises:
+        ElmoError: If there is none.
     """
     models, name = list(models), language.casefold()
     found = [model for model in models if model.code == short_code(language)]
     if len(name) > 3:  # shorter ones are codes, and begin names of other languages
         found = found or [model for model in models if f" {name}" in f" {model.language.casefold()}"]
-    return found
-
-
-def in_language(models: Iterable[PublishedModel], language: str) -> list[PublishedModel]:
-    """Return the models for a language, as `find_in_language` does.
-
-    Raises:
-        ElmoError: If there is none.
-    """
-    models = list(models)
-    found = find_in_language(models, language)
     if not found:
         codes = ", ".join(sorted({model.code for model in models}))
         raise ElmoError(f"language {language}: no published model is listed for it; the list has {codes}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from elmo.errors import ElmoError
 from elmo.formats.download import OPTIONS, WEIGHTS, AbsentError, fetch, file_name, http_errors, is_address
 from elmo.formats.hdf5 import SUFFIXES
-from elmo.formats.published import PublishedModel, find_by_address, find_in_language, find_published, published_models
+from elmo.formats.published import PublishedModel, find_by_address, find_published, published_models
 
 MODELS = Path(__file__).parents[1] / "models"
 BUNDLED_MODELS = {"en": "English"}
@@ -68,10 +68,12 @@ def did_you_mean(source: str | Path) -> str:
     """
     word = str(source).strip().lower()
     names = [name for name, language in BUNDLED_MODELS.items() if word in (name, language.lower())]
-    if not names:
-        models = published_models()
-        names = [name for name in models if word in (name.lower(), name.partition(":")[2].lower())]
-        names = names or [model.name for model in find_in_language(models.values(), word)]
+    if not names:  # whole words alone: `in_language` would take hu-corpus for Hungarian
+        names = [
+            name
+            for name, model in published_models().items()
+            if word in (name.lower(), name.partition(":")[2].lower(), model.code, model.language.lower())
+        ]
     return f"; did you mean {' or '.join(names[:3])}? (elmo models lists all)" if names else ""
 
 
