@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from bridge import build, state_of
@@ -114,6 +114,26 @@ def test_gradients_are_those_of_finite_differences(
     if proj_clip is not None and config.has_projection:
         assert 0 < (outputs[0].abs() == proj_clip).double().mean() < 1
     assert torch.autograd.gradcheck(run, (inputs, hidden, cell, *weights), eps=1e-7, atol=1e-6, rtol=1e-4)
+
+
+def test_torch_runs_a_layer_by_its_weights() -> None:
+    """From the weights in its own order, torch computes the same outputs, and gradients reach the layer's weights."""
+    torch.manual_seed(0)
+    layer, inputs, state = (
+        LSTMLayer(3, LSTMConfig(5, 5)).double(),
+        torch.randn(9, 3).double(),
+        torch.zeros(4, 5).double(),
+    )
+    nn.init.normal_(layer.bias)
+    batch_sizes = [4, 3, 2]
+    wanted, _ = layer(inputs, batch_sizes, state, state)
+    states = (state.unsqueeze(0),) * 2
+    found, _, _ = torch.lstm(
+        inputs, torch.tensor(batch_sizes), states, layer.torch_weights(), True, 1, 0.0, True, False
+    )
+    torch.testing.assert_close(found, wanted)
+    gradients = [torch.autograd.grad(part.square().sum(), list(layer.parameters())) for part in (found, wanted)]
+    torch.testing.assert_close(*gradients)
 
 
 def test_initial_weights_are_those_of_tensorflows_cell() -> None:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from elmo.config import LSTMConfig
+from elmo.config import FORGET_BIAS, LSTMConfig
 from elmo.nn.lstm_steps import ProjectedLSTM
 from elmo.nn.memory import LayerMemory
 from elmo.nn.packing import step_slices
@@ -158,6 +158,22 @@ class LSTMLayer(nn.Module):
         """Return what `print` shows of the layer."""
         projected = f", projection_dim={self.config.projection_dim}" if self.config.has_projection else ""
         return f"{self.weight_ih.shape[1]}, {self.config.dim}{projected}"
+
+    def torch_weights(self) -> list[Tensor]:
+        """Return both weights and both biases as `torch.lstm` takes them. Gradients flow back to the layer's own.
+
+        The gates are in the order i, f, j, o. torch adds two biases: the first is the layer's own, and the second holds
+        the forget gate's 1. A projection is left out.
+        """
+
+        def in_torch_order(weight: Tensor) -> Tensor:
+            i, j, f, o = weight.chunk(4)
+            return torch.cat([i, f, j, o])
+
+        bias = in_torch_order(self.bias)
+        forget = torch.zeros_like(bias)
+        forget[self.config.dim : 2 * self.config.dim] = FORGET_BIAS
+        return [in_torch_order(self.weight_ih), in_torch_order(self.weight_hh), bias, forget]
 
     def forward(
         self,

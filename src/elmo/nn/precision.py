@@ -33,8 +33,8 @@ _OWN: ContextVar[torch.dtype | None] = ContextVar("own", default=None)
 def own_products(dtype: torch.dtype | None) -> Generator[None]:
     """Set the type of products in this package's own autograd functions.
 
-    In task models, these are the recurrent layers, except torch's GRUs of question answering, and the scorer of
-    antecedents in coreference. torch's own products are not affected.
+    In task models, these are the recurrent layers, except those that torch runs (the GRUs of question answering and, on
+    a GPU, the biLSTMs), and the scorer of antecedents in coreference. torch's own products are not affected.
 
     Args:
         dtype: The type that operands are rounded to; None for the same as outside of all such blocks.

@@ -98,9 +98,9 @@ class TaskTrainingConfig:
             that of `max_epochs`, or of `max_minutes` if these are up first.
         ema_decay: If given, an exponential moving average of the weights is evaluated and kept in place of the weights
             themselves. It starts at the random initial weights, and each step keeps this share of it.
-        precision: `float32`, or `bf16`: recurrent layers (but not the GRUs of `squad`), and the scorer of antecedents
-            in `coref`, then round the factors of their matrix products to bfloat16 in training. Everything else stays
-            in float32, including dev and test scores.
+        precision: `float32`, or `bf16`: recurrent layers (but not the GRUs of `squad`, nor biLSTMs on a GPU), and the
+            scorer of antecedents in `coref`, then round the factors of their matrix products to bfloat16 in training.
+            Everything else stays in float32, including dev and test scores.
         max_minutes: The time limit of training, evaluation of the dev set included. None has no limit.
         checkpoint_every_minutes: The time between two checkpoints within an epoch.
         seed: The seed of every random number.

@@ -91,6 +91,22 @@ def test_bilstm_equals_torchs_bidirectional_lstm() -> None:
     torch.testing.assert_close(rnn(x, torch.tensor([7, 7])), wanted(x)[0])
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-3)])
+def test_bilstms_are_the_same_on_a_gpu(dtype: torch.dtype, tolerance: float) -> None:
+    """Outputs and gradients agree. In float32, cuDNN rounds to the ten bits of TF32."""
+    rnn = BiLSTMs(4, (5, 3), 0.0).to(dtype)
+    x, lengths = torch.randn(4, 6, 4, dtype=dtype), torch.tensor([4, 0, 6, 1])
+    found: list[list[torch.Tensor]] = []
+    for device in ("cpu", "cuda"):
+        rnn.to(device)
+        inputs = x.to(device).requires_grad_()
+        outputs = rnn(inputs, lengths)
+        gradients = torch.autograd.grad(outputs.square().sum(), [inputs, *rnn.parameters()])
+        found.append([part.cpu() for part in (outputs, rnn.eval()(inputs, lengths), *gradients)])
+    torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
+
+
 def test_bilstms_apply_dropout_to_the_input_of_each_layer() -> None:
     torch.manual_seed(0)
     rnn, x, lengths = BiLSTMs(4, (5, 3), 0.5), torch.randn(2, 6, 4), torch.tensor([6, 2])

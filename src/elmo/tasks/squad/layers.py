@@ -5,13 +5,12 @@ A paragraph attends to its question, and then to itself.
 
 from __future__ import annotations
 
-import warnings
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from elmo.tasks.common.modules import masked_softmax
+from elmo.tasks.common.modules import masked_softmax, scattered_weights
 
 
 class BiGRU(nn.Module):
@@ -67,9 +66,7 @@ def _take_tokens(x: Tensor, places: Tensor) -> Tensor:
 def _run(cell: nn.GRUCell, x: Tensor) -> Tensor:
     """Return the outputs (B, T, H) of one direction that starts from zeros, for `x` (B, T, D)."""
     weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
-    with warnings.catch_warnings():
-        # cuDNN wants the weights in one piece of memory, and copies these, which are small, at every call.
-        warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+    with scattered_weights():
         start = x.new_zeros(1, len(x), cell.hidden_size)
         outputs, _ = torch.gru(
             x,
