@@ -121,6 +121,14 @@ PLANS = (
         reduced=SHORT_NER,
         is_default=False,
     ),
+    Plan(
+        "conll2002-10",
+        "ner",
+        ("ner/conll2002_esp_train.conll.xz", "ner/conll2002_esp_testa.conll.xz", "ner/conll2002_esp_testb.conll.xz"),
+        settings=("training.share=0.1", "training.epoch_steps=50"),
+        reduced=("training.patience=10",),
+        is_default=False,
+    ),
     Plan("sst5", "sst", parts("sst5/{}.txt.xz"), reduced=SHORT_SST),
     Plan("sst5-published", "sst", parts("sst5/{}.txt.xz"), seeds=1, is_default=False),  # `sst5` if nothing is reduced
     Plan(
