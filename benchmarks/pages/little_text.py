@@ -98,8 +98,8 @@ FIGURES = (
     "for the test set where there is one, and otherwise for the validation set, as for the four old languages "
     "(5,724, 4,764, 2,729 and 3,792 words: "
     r"`xzcat SET_valid.conllu.xz | grep -cP '^\d+\t'`). That set also chose the epoch and the step "
-    "of the biLM that was kept. For some of them, [earlier trainings](lab-notes.md#which-lemma-is-right-one-that-was-"
-    "seen-before) had chosen the recipe's schedule and `known_lemma_bonus` by it, too. Scores "
+    "of the biLM that was kept. In [earlier trainings](lab-notes.md#which-lemma-is-right-one-that-was-seen-"
+    "before), some of these sets had chosen the recipe's schedule and `known_lemma_bonus`, too. Scores "
     "with ELMo may drop more on new text: the validation sets of Gothic and Sanskrit "
     "also chose [where ELMo enters the tagger](lab-notes.md#does-a-bilm-of-the-treebanks-own-sentences-help-a-tagger) "
     "and [how a biLM is trained on little text](lab-notes.md#little-text-word-dropout-and-an-average-of-the-weights). "
@@ -124,8 +124,8 @@ than novels, and the step that was best there was kept: step 100 of 579, and ste
 
 A biLM with a lower perplexity [made no better
 tags](lab-notes.md#does-a-better-bilm-make-better-tags-of-hungarian) (one seed). Scores
-with 1.77 million words hardly differ from those with 1 million. That biLM is larger,
-and read its text fewer times.
+with 1.77 million words hardly differ from those with 1 million. The biLM of 1.77
+million words is larger, and read its text fewer times.
 
 """
 
@@ -263,13 +263,13 @@ def _summary(
     if len(novels) > 1:
         longest = [*novels][-1]
         items.append(
-            f"[More raw text](#how-much-raw-text-does-it-take) gives more: a biLM of {longest} words of Hungarian "
-            f"novels changes the three scores by {_gained(novels[longest], novels['none'])} points."
+            f"[More raw text](#how-much-raw-text-does-it-take) gives more: a biLM pretrained on {longest} words of "
+            f"Hungarian novels changes the three scores by {_gained(novels[longest], novels['none'])} points."
         )
         if compared := [(run, words) for run in static if (words := NOVELS[run.data]) in novels]:
             run, words = compared[-1]
             items[-1] += (
-                f" With static vectors of {words} words in place of ELMo, they change by "
+                f" With static vectors trained on {words} words in place of ELMo, they change by "
                 f"{_gained(run, novels['none'])} points, and with a biLM of the same words by "
                 f"{_gained(novels[words], novels['none'])}. So it is not the text alone that helps."
             )

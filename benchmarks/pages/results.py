@@ -45,9 +45,9 @@ PAPERS_TABLES: dict[str, tuple[str, dict[str, float]]] = {
 HEAD = """\
 # Results on the paper's tasks
 
-What does ELMo bring to the paper's tasks, and with how much training data? Each task of Peters
-et al. 2018 was trained on free data, without ELMo (the baseline) and with it, and scored on
-test sets.
+What does ELMo bring to the paper's tasks, and with how much training data? For each task of
+Peters et al. 2018, models were trained on free data, without ELMo (the baseline) and with it,
+and scored on test sets.
 
 $summary
 
@@ -115,9 +115,9 @@ The training curves show the following, task by task:
 - **Names.** A [tenth of WNUT-17](lab-notes.md#names-and-entailment-from-a-tenth-of-the-training-set)
   with ELMo is worth more than all of it without: the F1 on the test set is 31.0 instead of 28.6, in
   five seeds. The names of that set were chosen because they are rare or new. Four times as much
-  pretraining [gains nothing on it](lab-notes.md#names-with-the-third-version-of-en), and 2.0 points
-  on the dev set. Its tweets and posts are unlike the text of `en`. On WikiGold, the longer pretraining seems to
-  gain a point (one seed with the first version of `en`). A biLM of [a million tokens of
+  pretraining [gains nothing](lab-notes.md#names-with-the-third-version-of-en) on the test set, and 2.0
+  points on the dev set. The tweets and posts of WNUT-17 are unlike the text of `en`. On WikiGold, the
+  longer pretraining seems to gain a point (one seed with the first version of `en`). A biLM of [a million tokens of
   Spanish](lab-notes.md#spanish-names-with-a-bilm-of-a-million-tokens) gains 1.3 points on the
   Spanish names of CoNLL 2002, and 3.7 on their dev set. On that dev set, the model with ELMo is
   better after ten of fifteen epochs than the baseline ever is.
@@ -133,8 +133,8 @@ The training curves show the following, task by task:
   trained for four times as many steps as its parts.
 - **Coreference.** On LitBank, both models have [nearly stopped rising after fifteen of twenty
   epochs](lab-notes.md#litbank-with-three-seeds-to-the-end-of-its-curve). Three quarters of its
-  clusters are a single mention. Such a model never predicts these, so they count as errors
-  with ELMo and without. Scored without them, as in the paper's data, the same models gain 2.3
+  clusters are a single mention. Neither model ever predicts these, so all of them count as
+  errors. Scored without them, as in the paper's data, the same models gain 2.3
   points, 5.4 % of the errors. OntoGUM is annotated as the paper's data are, and there ELMo
   removes 8.7 % of the errors (9.8 % in the paper). After nine of twenty epochs, the model with ELMo
   is [better than the baseline ever
