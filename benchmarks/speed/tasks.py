@@ -28,6 +28,7 @@ from elmo import formats
 from elmo.formats.model import Model
 from elmo.nn.devices import use_device
 from elmo.tasks import get_task, load_task_recipe
+from elmo.tasks.common.static_vectors import set_word_vectors
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, make_elmo_layers
 from elmo.tasks.prediction import predict
@@ -77,7 +78,7 @@ class Bench:
         torch.manual_seed(0)
         elmo = ElmoInput(bilm, self.recipe.elmo, layers)
         model = self.task.model(self.recipe, self.vocabularies, elmo)
-        self.task.initialize(model, self.recipe)
+        set_word_vectors(model, self.recipe.words)
         model.to(self.device)
         epochs = self.repeats + 1
         training = replace(self.recipe.training, max_epochs=epochs, patience=epochs)

@@ -23,7 +23,7 @@ from elmo.targets import require_folder
 from elmo.tasks.card import task_card
 from elmo.tasks.checkpoint import CHECKPOINT
 from elmo.tasks.claim import Claim, require_run_folder
-from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
+from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words, set_word_vectors
 from elmo.tasks.elmo.cache import LiveLayers, reads_lower_case, remove_cache
 from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers, make_elmo_layers
 from elmo.tasks.notes import notes_on_data
@@ -261,7 +261,7 @@ class Experiment:
         torch.manual_seed(seed)
         elmo = ElmoInput(self.bilm, recipe.elmo, self._make_layers())
         model = self.task.model(recipe, self.vocabularies, elmo)
-        self.task.initialize(model, recipe)
+        set_word_vectors(model, recipe.words)
         model.to(self.device)
         tensorboard = self.config.tensorboard
         trainer: Trainer[Any, Any] = Trainer(

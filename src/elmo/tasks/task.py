@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError, placing
-from elmo.tasks.common.modules import WordEmbedding
-from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
+from elmo.tasks.common.static_vectors import FileWords
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
 from elmo.text.decoding import shown_name
@@ -196,14 +195,6 @@ class Task(ABC, Generic[R, E, P]):
             file_words: Which words of all sets the files have vectors for. None looks up those of the training set
                 alone.
         """
-
-    def initialize(self, model: TaskModel[E, P], recipe: R) -> None:
-        """Copy the vectors of the recipe's files into a new model, which must still be on the CPU."""
-        # Not in the model's constructor: a trained model is made again from its vocabularies and weights alone, because
-        # the files may be gone by then.
-        for part in model.modules():
-            if isinstance(part, WordEmbedding) and recipe.words is not None:
-                set_word_vectors(part, recipe.words)
 
     @abstractmethod
     def score(self, examples: Sequence[E], predictions: Sequence[P]) -> Scores:

@@ -18,6 +18,7 @@ from commands import run, set_options
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
+from elmo.tasks.common.static_vectors import set_word_vectors
 from elmo.tasks.coref.data import Clusters, Document, Mention, format_document, read_documents
 from elmo.tasks.coref.model import CorefModel
 from elmo.tasks.coref.recipe import CorefRecipe
@@ -296,7 +297,7 @@ def test_word_vectors_of_a_file_get_a_length_of_one(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("Ann 3 4\nCy 0 2\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
     model = build(settings)
-    TASK.initialize(model, settings)
+    set_word_vectors(model, settings.words)
     torch.testing.assert_close(model.words([["Ann", "Cy"]])[0], torch.tensor([[0.6, 0.8], [0, 1]]))
     assert not model.words.weight.requires_grad
 

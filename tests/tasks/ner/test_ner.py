@@ -14,6 +14,7 @@ from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
+from elmo.tasks.common.static_vectors import set_word_vectors
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe
 from elmo.training.recipes import read_recipe
@@ -95,7 +96,7 @@ def test_the_vocabulary_has_words_of_the_file_and_repeated_ones(recipe: Recipe, 
     vocabularies = TASK.vocabularies(examples, settings)
     assert vocabularies["words"] == ["play", "Espoo", "new"]
     model = TASK.model(settings, vocabularies, ElmoInput(None, settings.elmo, None))
-    TASK.initialize(model, settings)
+    set_word_vectors(model, settings.words)
     assert model.words([["Espoo", "play", "Play"]])[0].tolist() == [[3, 4], [1, 2], [1, 2]]
 
 

@@ -19,6 +19,7 @@ from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.common.labels import LabelPrediction, label_predictions
+from elmo.tasks.common.static_vectors import set_word_vectors
 from elmo.tasks.snli.task import TASK, PairExample, SnliModel, SnliRecipe, soft_align
 from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
@@ -186,7 +187,7 @@ def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("w1 1 2\nw2 3 4\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
     model = build(settings)
-    TASK.initialize(model, settings)
+    set_word_vectors(model, settings.words)
     assert model.words([["w2", "w1"]])[0].tolist() == [[3, 4], [1, 2]]
     assert not model.words.weight.requires_grad
     assert build(make_recipe()).words.weight.requires_grad

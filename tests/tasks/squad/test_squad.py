@@ -20,6 +20,7 @@ from commands import run, set_options
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import save_native
+from elmo.tasks.common.static_vectors import set_word_vectors
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import TrainedLayers
 from elmo.tasks.ensemble import load_ensemble
@@ -203,7 +204,7 @@ def test_word_vectors_of_a_file_are_fixed(examples: list[SquadExample], tmp_path
     (tmp_path / "v.txt").write_text("Ann 1 2\nis 3 4\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
     model = build(settings, examples)
-    TASK.initialize(model, settings)
+    set_word_vectors(model, settings.words)
     assert model.words([["is", "Ann"]])[0].tolist() == [[3, 4], [1, 2]]
     assert not model.words.weight.requires_grad
 

@@ -17,6 +17,7 @@ from elmo import tasks
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
+from elmo.tasks.common.static_vectors import set_word_vectors
 from elmo.tasks.prediction import predict
 from elmo.tasks.srl import model as srl_model
 from elmo.tasks.srl.frames import Frame, format_frames
@@ -117,7 +118,7 @@ def test_word_vectors_of_a_file_are_used(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
     model = make_model(settings, make_examples())
-    TASK.initialize(model, settings)
+    set_word_vectors(model, settings.words)
     assert model.words is not None
     assert model.words([["Bo", "Ann"]])[0].tolist() == [[3, 4], [1, 2]]
 

@@ -19,6 +19,7 @@ from elmo.formats import Model, save_native
 from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.common.labels import LabelPrediction
 from elmo.tasks.common.modules import Packing
+from elmo.tasks.common.static_vectors import set_word_vectors
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.sst.task import BINARY, FINE, TASK, SstExample, SstModel, SstRecipe
 from elmo.text.tokenizers import get_tokenizer
@@ -136,7 +137,7 @@ def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("good 1 2\nbad 3 4\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
     model = make_model(settings, [SstExample(("a", "bad", "play"), FINE[0])])
-    TASK.initialize(model, settings)
+    set_word_vectors(model, settings.words)
     assert model.words([["bad", "good"]])[0].tolist() == [[3, 4], [1, 2]]
     assert not model.words.weight.requires_grad
 

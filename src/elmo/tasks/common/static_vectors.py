@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from elmo.errors import ElmoError
 from elmo.formats.word_vectors import BINARY, KEYED
@@ -152,14 +153,23 @@ def choose_words(
 
 
 @torch.no_grad()
-def set_word_vectors(embedding: WordEmbedding, config: WordsConfig) -> None:
-    """Copy the vectors of the recipe's files, if it names any, into a model that is on the CPU.
+def set_word_vectors(model: nn.Module, config: WordsConfig | None) -> None:
+    """Copy the vectors of the recipe's files, if it names any, into each `WordEmbedding` of a new model on the CPU.
 
     Where a file lacks a word, the file's part of that word's vector is zeros or stays random, as `unknown` says. The
     vector of unknown words becomes zeros, or the mean of all vectors.
+
+    The constructor of a model doesn't do this: a trained model is made again from its vocabularies and weights alone,
+    because the files may be gone by then.
     """
-    if not config.files:
+    if config is None or not config.files:
         return
+    for part in model.modules():
+        if isinstance(part, WordEmbedding):
+            _fill(part, config)
+
+
+def _fill(embedding: WordEmbedding, config: WordsConfig) -> None:
     widths = _require_width(config)
     rows = embedding.weight.detach().numpy()  # shares the model's memory, so that what is written here is in the model
     if config.unknown == "zeros":
