@@ -5,15 +5,18 @@ Each task has a folder with the code that only this task needs: `task.py` and, w
 A task provides, besides its entry in `TASKS`:
 
 1. **A recipe**: a frozen dataclass derived from `recipe.TaskRecipe`, which has the sections `elmo`, `training` and
-   `words` (null where a model has none), and `recipes/<task>.yaml` with the published values.
-2. **Examples**: an immutable type of its own. An example is what one row of a batch holds: tokens, and what is to be
-   predicted.
+   `words` (null where a model has none), and `recipes/<task>.yaml` with the published values. The page on recipes
+   describes each key as the dataclass's docstring does, under `Attributes`.
+2. **Examples**: an immutable type of its own, such as a frozen dataclass of tuples. An example is what one row of a
+   batch holds: tokens, and what is to be predicted. Its `repr` shows all of that, in the same way in each process,
+   since a run folder knows its sets by checksums of it. So an example holds no `set` or `frozenset`.
 3. **A model**: a `task.TaskModel`. `loss(examples)` and `predict(examples)` take lists of examples, not tensors, since
    only the model knows what tensors it needs. It gets an `ElmoInput`, keeps it as `self.elmo`, and calls it with the
    batch's sentences: `self.elmo(sentences)` gives vectors for the task's input and output. These have a width of 0
    where ELMo isn't wanted, so that a model can always concatenate them.
-4. **A task**: a subclass of `task.Task` that makes all of these, scores predictions, and writes them. Its only instance
-   is `TASK` in the folder's `task.py`.
+4. **A task**: a subclass of `task.Task` that makes all of these, scores predictions, and writes them. It has the four
+   attributes and the abstract methods of that class; all else there has a default. Its only instance is `TASK` in the
+   folder's `task.py`.
 
 `experiment.Experiment` does everything else: batches, ELMo's vectors (live, cached on disk, or from a biLM trained
 along), early stopping, checkpoints and exact resume, several seeds, the run folder and its card, and the command

@@ -73,7 +73,8 @@ class Task(ABC, Generic[R, E, P]):
         name: The name of the task, as in `elmo task train NAME`.
         metric: The score of the dev set that decides which epoch is the best; higher is better.
         recipe: The class of the task's recipe.
-        model: The class of the task's model. A new model has random weights.
+        model: The class of the task's model. A new model has random weights. A trained one is made again by the same
+            call, so the constructor reads no file: all that it needs is in the recipe and in the vocabularies.
     """
 
     name: str
@@ -139,7 +140,9 @@ class Task(ABC, Generic[R, E, P]):
     def note_on_gold(self, examples: Sequence[E], recipe: R) -> str | None:
         """Return why nothing can be learned from a set or measured on it, or None if something can.
 
-        It continues a sentence that begins with the name of the set: "has no entity in it".
+        It continues a sentence that begins with the name of the set: "has no entity in it". A training or dev set with
+        a note is refused; a test set is not. If the recipe asks for a share of the training set, the share grows until
+        it has none.
         """
 
     def note_on_train(self, train: Sequence[E]) -> str | None:
@@ -189,6 +192,10 @@ class Task(ABC, Generic[R, E, P]):
     def vocabularies(self, train: Sequence[E], recipe: R, file_words: FileWords | None = None) -> Vocabularies:
         """Collect everything that a model has to know by name from the training set.
 
+        A run that goes on, or is repeated, must get the same lists in the same order, so none may be in the order of a
+        `set`. Numbers that a model needs are written as strings; the model's constructor may raise a ValueError,
+        TypeError or IndexError for those of a damaged file.
+
         Args:
             train: The training set.
             recipe: The recipe, which may name files of word vectors.
@@ -198,7 +205,13 @@ class Task(ABC, Generic[R, E, P]):
 
     @abstractmethod
     def score(self, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
-        """Score predictions against the gold answers of a set. The result includes `metric`."""
+        """Score predictions against the gold answers of a set.
+
+        Returns:
+            `metric` and any other scores, in percent; those that begin with "confusion/" are counts. All are finite: a
+            score that is not defined, such as a share of nothing, is 0. If the first one were NaN, no later epoch would
+            count as better.
+        """
 
     @abstractmethod
     def as_text(self, example: E, prediction: P) -> str:
@@ -206,7 +219,10 @@ class Task(ABC, Generic[R, E, P]):
 
     @abstractmethod
     def as_json(self, example: E, prediction: P) -> dict[str, object]:
-        """Return an example and its prediction as plain values for a JSON object."""
+        """Return an example and its prediction as plain values for a JSON object.
+
+        The tokens are among them, or the text itself where the prediction counts characters.
+        """
 
     def note_on_file(self, examples: Sequence[E]) -> str | None:
         """Return why `as_file` can't write predictions for a set, or None if it can.
