@@ -17,6 +17,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+import elmo.tasks
 from bridge import make_model
 from commands import RunMain, run, set_options
 from elmo import formats
@@ -30,6 +31,7 @@ from elmo.tasks import TASKS, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.text.corpus import Corpus
 from elmo.text.tokenizers import Tokenizer
+from pages import ROOT
 from recipes import SENTENCES, write_names
 from running import has_rows, rows_without_times, started, wait_until
 
@@ -533,3 +535,16 @@ def test_a_name_stands_for_a_layout() -> None:
 def test_help_names_every_task() -> None:
     shown = run("task", "--help")
     assert all(f"\n  {task} " in shown for task in TASKS)
+
+
+def test_help_and_docs_say_what_each_task_reads_and_writes() -> None:
+    """They are lists that a new task has to be added to."""
+    table = run("task", "predict", "--help").partition("a line holds\n")[2].partition("\n\n")[0]
+    names = [name for row in table.splitlines() for name in row.strip().partition("  ")[0].split(", ")]
+    assert sorted(names) == sorted(TASKS)
+    keys = re.findall(r"^ +- (.+?): ", elmo.tasks.predict.__doc__ or "", re.M)
+    assert sorted(", ".join(keys).split(", ")) == sorted(TASKS)
+    page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| task \|.*\n((?:\|.*\n)+)", page, re.M)
+    first_cells = [" ".join(row.split("|")[1] for row in rows.splitlines()) for rows in tables]
+    assert [sorted(re.findall(r"`(\w+)`", cells)) for cells in first_cells] == [sorted(TASKS)] * 3
