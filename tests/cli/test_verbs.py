@@ -35,6 +35,7 @@ from elmo.formats import save_native
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.targets import unfinished_folder
 from elmo.text.prepare import prepare
+from elmo.text.tokenizers import KINDS
 from running import started, wait_until
 
 
@@ -66,6 +67,15 @@ def options_of(command: click.Command, name: str = "elmo") -> dict[str, set[str]
 @pytest.mark.parametrize("command", sorted({*options_of(cli), *(f"elmo {verb}" for verb in VERBS)}))
 def test_help_has_examples_of_the_command(command: str) -> None:
     assert f"{command} " in run_command(*command.split()[1:], "--help").split("Examples:")[1]
+
+
+@pytest.mark.parametrize("verb", ["prepare", "embed"])
+def test_help_lists_every_way_to_read_text(verb: str) -> None:
+    """All commands that read text have the options of one of these two."""
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    options = {option.name: option for option in command.params}
+    assert all(kind in str(getattr(options["tokenizer"], "help", "")) for kind in KINDS)
 
 
 def test_help_lists_every_verb_without_importing_torch() -> None:

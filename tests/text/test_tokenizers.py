@@ -20,6 +20,8 @@ from elmo.text.languages import short_code
 from elmo.text.prepare import prepare
 from elmo.text.rules import split_sentences
 from elmo.text.tokenizers import (
+    KINDS,
+    RULES,
     PlacedToken,
     align,
     file_of_function,
@@ -316,7 +318,7 @@ def test_ptb_rules(text):
 INVISIBLE = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 
 
-@pytest.mark.parametrize("name", ["whitespace", "ptb", "words", "chars"])
+@pytest.mark.parametrize("name", RULES)
 @given(text=st.text(st.one_of(st.characters(), st.sampled_from("'’.n-t \u2028can,1_\u200f"))))
 def test_tokens_contain_all_of_the_text_except_whitespace(name, text):
     tokens = get_tokenizer(name)(text)
@@ -339,7 +341,7 @@ def seconds(piece: str, number: int, end: str) -> float:
     gc.disable()  # it looks through all objects of the other tests, too, the oftener the more tokens there are
     try:
         text, begin = piece * number + end, time.process_time()
-        for name in ("ptb", "words", "chars"):
+        for name in RULES:
             locate(text, get_tokenizer(name))
         align(text, [f"<{place}>" for place in range(number // 2)])
         split_sentences(text)
@@ -404,6 +406,16 @@ def test_blank_text_has_no_sentences(paragraph):
 def test_an_unknown_tokenizer_is_refused(name):
     with pytest.raises(ElmoError, match=re.escape(f"tokenizer {name!r} is unknown; choose whitespace, ptb, words")):
         get_tokenizer(name)
+
+
+def test_messages_and_docs_name_every_kind():
+    with pytest.raises(ElmoError) as refused:
+        get_tokenizer("moses")
+    choices = "whitespace, ptb, words, chars, spacy:LANGUAGE, stanza:LANGUAGE, icu:LANGUAGE or MODULE:FUNCTION"
+    assert str(refused.value) == f"tokenizer 'moses' is unknown; choose {choices}"
+    assert all(f'"{kind}"' in (get_tokenizer.__doc__ or "") for kind in KINDS)
+    page = (Path(__file__).parents[2] / "docs" / "text.md").read_text(encoding="utf-8")
+    assert all(f"`{kind.removesuffix('LANGUAGE')}" in page for kind in KINDS[:-1])
 
 
 def test_names_are_in_lower_case():

@@ -31,9 +31,6 @@ RULES: dict[str, Tokenizer] = {
 }
 """The tokenizers that need nothing but their name."""
 
-KINDS = "whitespace, ptb, words, chars, spacy:LANGUAGE, stanza:LANGUAGE, icu:LANGUAGE or MODULE:FUNCTION"
-"""What can be chosen, for help and messages."""
-
 MOST_LEFT_OUT = 10_000
 """How many characters a tokenizer may leave out between two tokens for `align` to find the second one.
 
@@ -89,7 +86,7 @@ def get_tokenizer(name: str) -> Tokenizer:
     if (function := find_function(name)) is not None:
         return function
     lower = name.lower()
-    hint = f"; did you mean {lower}?" if lower in RULES else f"; choose {KINDS}"
+    hint = f"; did you mean {lower}?" if lower in RULES else f"; choose {', '.join(KINDS[:-1])} or {KINDS[-1]}"
     raise ElmoError(f"tokenizer {name!r} is unknown{hint}")
 
 
@@ -374,3 +371,7 @@ _LANGUAGES: dict[str, Callable[[str], Tokenizer]] = {
     "stanza": _stanza_tokenizer,
     "icu": _icu_tokenizer,
 }
+"""The tokenizers whose name is followed by a language."""
+
+KINDS = (*RULES, *(f"{kind}:LANGUAGE" for kind in _LANGUAGES), "MODULE:FUNCTION")
+"""What can be chosen."""
