@@ -35,6 +35,7 @@ from elmo.formats import save_native
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.targets import unfinished_folder
 from elmo.text.prepare import prepare
+from elmo.text.reading import TEXTS
 from elmo.text.tokenizers import KINDS
 from running import started, wait_until
 
@@ -76,6 +77,7 @@ def test_help_lists_every_way_to_read_text(verb: str) -> None:
     assert command is not None
     options = {option.name: option for option in command.params}
     assert all(kind in str(getattr(options["tokenizer"], "help", "")) for kind in KINDS)
+    assert tuple(getattr(options["text"].type, "choices", ())) == TEXTS
 
 
 def test_help_lists_every_verb_without_importing_torch() -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from elmo.errors import ElmoError
 from elmo.text import decoding, reading
 from elmo.text.decoding import read_blocks, read_lines
-from elmo.text.reading import Reading, expand, read_all, read_sentences
+from elmo.text.reading import Reading, expand, read_all, read_sentences, split_text
 
 TEXT = "Dies ist ein Satz .\n\nÄpfel\u2028und\x0bBirnen\x85 \n语言\n"
 LINES = TEXT.split("\n")[:-1]
@@ -375,6 +375,12 @@ def test_sentences_are_cut_by_the_tokenizer(tmp_path):
 def test_an_unknown_kind_of_text_is_refused():
     with pytest.raises(ElmoError, match="text 'lines' is unknown; choose one of sentences, paragraphs, wrapped"):
         Reading(text="lines")
+
+
+def test_only_plain_text_is_split():
+    """A layout that nothing else reads would otherwise pass for paragraphs, and its marks for words."""
+    with pytest.raises(ElmoError, match=r"^text 'conllu' is not plain text; choose one of sentences, paragraphs, wrap"):
+        list(split_text("1\tHe", "conllu"))
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), block_size=st.integers(1, 40))

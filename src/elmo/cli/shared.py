@@ -35,6 +35,9 @@ device_option = click.option(
 LAYER_NAMES = ("all", "top", "mean", "token")
 """The names in `elmo.embed.layers`, repeated here because importing that module would slow down the help."""
 
+LAYOUTS = ("sentences", "paragraphs", "wrapped", "conllu")
+"""The layouts of text, `TEXTS` in `elmo.text.reading`, repeated here for the same reason."""
+
 
 def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Layers:
     """Parse the name of a choice of layers, the number of a layer, or weights separated by commas.
@@ -206,7 +209,7 @@ reading_options = add_options(
     ),
     click.option(
         "--text",
-        type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
+        type=click.Choice(LAYOUTS),
         help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
         "lines and ends at a blank line; or CoNLL-U, a word a line. Default: conllu for files named so (x.conllu, "
         "x.conllu.xz), and sentences for others.",
@@ -230,7 +233,7 @@ text_options = add_options(
     ),
     click.option(
         "--text",
-        type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
+        type=click.Choice(LAYOUTS),
         help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
         "lines and ends at a blank line; or CoNLL-U, a word a line. Default: conllu for files named so "
         "(x.conllu, x.conllu.xz). For raw text without --tokenizer: that of the model's training text. Otherwise: "

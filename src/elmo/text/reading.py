@@ -212,10 +212,16 @@ def _sentences_of(block: TextBlock, reading: Reading) -> Iterator[tuple[int, str
 
 
 def split_text(text: str, layout: str, language: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yield the sentences of a text in one of the layouts `RAW`, each with its start in the text."""
+    """Yield the sentences of a text in one of the layouts `RAW`, each with its start in the text.
+
+    Raises:
+        ElmoError: If the layout is another one.
+    """
     if layout == "sentences":
         yield from _numbered(text)
         return
+    if layout not in SPLIT:
+        raise ElmoError(f"text {layout!r} is not plain text; choose one of {', '.join(RAW)}")
     for start, paragraph in _wrapped(text) if layout == "wrapped" else _numbered(text):
         for first, end in sentence_spans(paragraph, language):
             yield start + first, paragraph[first:end]
