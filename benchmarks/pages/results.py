@@ -225,6 +225,7 @@ NOTES = {
     "the 1,517 test sentences, 142 of them longer than five tokens, are also in the training set, on which both models "
     "were trained and `es-1M` was pretrained. So are 530 of the 1,915 sentences of `esp.testa`, 210 of them longer "
     "than five tokens.",
+    "conll2002-10": "the same, trained on a tenth of its training set, which an epoch repeats four times.",
     "sst5": "the Stanford Sentiment Treebank (Socher et al. 2013), the paper's own data.",
     "sst5-published": "the same. The recipe is as published, except that ELMo is at the input alone. Each training "
     "ended when its dev score had not risen for five epochs.",
