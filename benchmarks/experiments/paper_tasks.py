@@ -63,12 +63,31 @@ def parts(pattern: str) -> tuple[str, str, str]:
     return pattern.format("train"), pattern.format("dev"), pattern.format("test")
 
 
-SHIFTS = (
-    "squad/squadshifts_new_wiki.json.xz#40:",
-    *(f"squad/squadshifts_{n}.json.xz" for n in ("amazon_reviews", "reddit")),
+WNUT17 = parts("ner/wnut17_{}.conll.xz")
+CONLL2002 = (
+    "ner/conll2002_esp_train.conll.xz",
+    "ner/conll2002_esp_testa.conll.xz",
+    "ner/conll2002_esp_testb.conll.xz",
 )
+WIKIGOLD = ("ner/wikineural_val.conll.xz", "ner/wikineural_test.conll.xz", "ner/wikigold.conll.xz")
+SST5 = parts("sst5/{}.txt.xz")
 NLI = ("nli/train.jsonl.xz", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz")
+PROPBANK = parts("srl/propbank_ewt_{}.gold_conll.xz")
+SQUAD = (
+    "squad/squadshifts_new_wiki.json.xz#40:,squad/squadshifts_amazon_reviews.json.xz,squad/squadshifts_reddit.json.xz",
+    "squad/squadshifts_new_wiki.json.xz#:40",
+    "squad/squad_dev-v1.1.json.xz",
+)
+
+NER_TENTH = ("training.share=0.1", "training.epoch_steps=50")  # about as many steps as an epoch of wnut17
+SNLI_TENTH = ("training.share=0.1", "training.epoch_steps=150")
+SRL_TENTH = ("training.share=0.1",)
+SRL_HUNDREDTH = ("training.share=0.01", "training.epoch_steps=50")  # about as many steps as an epoch of propbank10
+SRL_THOUSANDTH = ("training.share=0.001", "training.epoch_steps=50")
+
+PATIENT_NER = ("training.patience=10",)
 SHORT_NER = ("training.max_epochs=15", "training.patience=4")
+SHORT_SST = ("training.learning_rate=0.001", "training.max_epochs=4")
 SHORT_SNLI = (
     "dropout=0.2",
     "with_elmo.attention_dropout=0.2",
@@ -76,8 +95,6 @@ SHORT_SNLI = (
     "training.plateau_patience=2",
     "training.max_minutes=170",
 )
-SHORT_SST = ("training.learning_rate=0.001", "training.max_epochs=4")
-PROPBANK = parts("srl/propbank_ewt_{}.gold_conll.xz")
 SHORT_SRL = (
     "lstm.size=200",
     "lstm.layers=4",
@@ -89,131 +106,31 @@ SHORT_SRL = (
     "training.clip_value=1.0",
 )
 SHORT_COREF = ("max_sentences=20", "training.max_epochs=20", "training.patience=5")
+SHORT_SQUAD = ("training.max_minutes=170",)
 
-SUBSETS = {"snli-captions": ("cad", "sick", "snli_sample")}
+CAPTIONS = "snli-captions"
+SUBSETS = {CAPTIONS: ("cad", "sick", "snli_sample")}
 """The sources of the pairs in each part of a training set."""
 
 PLANS = (
-    Plan(
-        "wnut17",
-        "ner",
-        parts("ner/wnut17_{}.conll.xz"),
-        reduced=("training.patience=10",),
-    ),
-    Plan(
-        "wnut17-10",
-        "ner",
-        parts("ner/wnut17_{}.conll.xz"),
-        settings=("training.share=0.1", "training.epoch_steps=50"),  # about as many steps as an epoch of wnut17
-        reduced=("training.patience=10",),
-    ),
-    Plan(
-        "wikigold",
-        "ner",
-        ("ner/wikineural_val.conll.xz", "ner/wikineural_test.conll.xz", "ner/wikigold.conll.xz"),
-        settings=("token_column=-2",),
-        reduced=SHORT_NER,
-    ),
-    Plan(
-        "conll2002",
-        "ner",
-        ("ner/conll2002_esp_train.conll.xz", "ner/conll2002_esp_testa.conll.xz", "ner/conll2002_esp_testb.conll.xz"),
-        reduced=SHORT_NER,
-        is_default=False,
-    ),
-    Plan(
-        "conll2002-10",
-        "ner",
-        ("ner/conll2002_esp_train.conll.xz", "ner/conll2002_esp_testa.conll.xz", "ner/conll2002_esp_testb.conll.xz"),
-        settings=("training.share=0.1", "training.epoch_steps=50"),
-        reduced=("training.patience=10",),
-        is_default=False,
-    ),
-    Plan("sst5", "sst", parts("sst5/{}.txt.xz"), reduced=SHORT_SST),
-    Plan("sst5-published", "sst", parts("sst5/{}.txt.xz"), seeds=1, is_default=False),  # `sst5` if nothing is reduced
-    Plan(
-        "sst2",
-        "sst",
-        parts("sst5/{}.txt.xz"),
-        settings=("binary=true",),
-        reduced=SHORT_SST,
-    ),
-    Plan(
-        "snli",
-        "snli",
-        NLI,
-        seeds=3,
-        reduced=SHORT_SNLI,
-    ),
-    Plan(
-        "snli-captions",
-        "snli",
-        NLI,
-        seeds=3,
-        reduced=SHORT_SNLI,
-        subset="snli-captions",
-    ),
-    Plan(
-        "snli-captions-10",
-        "snli",
-        NLI,
-        seeds=3,
-        settings=("training.share=0.1", "training.epoch_steps=150"),
-        reduced=SHORT_SNLI,
-        subset="snli-captions",
-    ),
-    Plan(
-        "propbank",
-        "srl",
-        PROPBANK,
-        seeds=3,
-        reduced=SHORT_SRL,
-    ),
-    Plan(
-        "propbank10",
-        "srl",
-        PROPBANK,
-        seeds=3,
-        settings=("training.share=0.1",),
-        reduced=SHORT_SRL,
-    ),
-    Plan(
-        "propbank1",
-        "srl",
-        PROPBANK,
-        seeds=3,
-        settings=("training.share=0.01", "training.epoch_steps=50"),  # about as many steps as an epoch of propbank10
-        reduced=SHORT_SRL,
-    ),
-    Plan(
-        "propbank0.1",
-        "srl",
-        PROPBANK,
-        seeds=3,
-        settings=("training.share=0.001", "training.epoch_steps=50"),
-        reduced=SHORT_SRL,
-    ),
-    Plan(
-        "ontogum",
-        "coref",
-        parts("coref/ontogum_{}.conll.xz"),
-        seeds=3,
-        reduced=SHORT_COREF,
-    ),
-    Plan(
-        "litbank",
-        "coref",
-        parts("coref/litbank_{}.conll.xz"),
-        seeds=3,
-        reduced=SHORT_COREF,
-    ),
-    Plan(
-        "squad",
-        "squad",
-        (",".join(SHIFTS), "squad/squadshifts_new_wiki.json.xz#:40", "squad/squad_dev-v1.1.json.xz"),
-        seeds=3,
-        reduced=("training.max_minutes=170",),
-    ),
+    Plan("wnut17", "ner", WNUT17, reduced=PATIENT_NER),
+    Plan("wnut17-10", "ner", WNUT17, settings=NER_TENTH, reduced=PATIENT_NER),
+    Plan("wikigold", "ner", WIKIGOLD, settings=("token_column=-2",), reduced=SHORT_NER),
+    Plan("conll2002", "ner", CONLL2002, reduced=SHORT_NER, is_default=False),
+    Plan("conll2002-10", "ner", CONLL2002, settings=NER_TENTH, reduced=PATIENT_NER, is_default=False),
+    Plan("sst5", "sst", SST5, reduced=SHORT_SST),
+    Plan("sst5-published", "sst", SST5, seeds=1, is_default=False),  # `sst5` if nothing is reduced
+    Plan("sst2", "sst", SST5, settings=("binary=true",), reduced=SHORT_SST),
+    Plan("snli", "snli", NLI, seeds=3, reduced=SHORT_SNLI),
+    Plan("snli-captions", "snli", NLI, seeds=3, reduced=SHORT_SNLI, subset=CAPTIONS),
+    Plan("snli-captions-10", "snli", NLI, seeds=3, settings=SNLI_TENTH, reduced=SHORT_SNLI, subset=CAPTIONS),
+    Plan("propbank", "srl", PROPBANK, seeds=3, reduced=SHORT_SRL),
+    Plan("propbank10", "srl", PROPBANK, seeds=3, settings=SRL_TENTH, reduced=SHORT_SRL),
+    Plan("propbank1", "srl", PROPBANK, seeds=3, settings=SRL_HUNDREDTH, reduced=SHORT_SRL),
+    Plan("propbank0.1", "srl", PROPBANK, seeds=3, settings=SRL_THOUSANDTH, reduced=SHORT_SRL),
+    Plan("ontogum", "coref", parts("coref/ontogum_{}.conll.xz"), seeds=3, reduced=SHORT_COREF),
+    Plan("litbank", "coref", parts("coref/litbank_{}.conll.xz"), seeds=3, reduced=SHORT_COREF),
+    Plan("squad", "squad", SQUAD, seeds=3, reduced=SHORT_SQUAD),
 )
 
 
