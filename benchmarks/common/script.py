@@ -23,17 +23,17 @@ def script(main: Callable[[], None]) -> Callable[[], None]:
     def run() -> None:
         try:
             main()
-        except (ElmoError, OSError, UnicodeDecodeError) as error:
-            print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
-            raise SystemExit(2) from None
-        except click.ClickException as error:  # of a command of `elmo` that the script calls
-            print(f"{Path(sys.argv[0]).name}: error: {error.format_message()}", file=sys.stderr)
-            raise SystemExit(2) from None
+            return
         except (click.Abort, KeyboardInterrupt):
             raise SystemExit("stopped; run the same command again to continue") from None
+        except (ElmoError, OSError, UnicodeDecodeError) as error:
+            reason = str(error)
+        except click.ClickException as error:  # of a command of `elmo` that the script calls
+            reason = error.format_message()
         except subprocess.CalledProcessError as error:
-            print(f"{Path(sys.argv[0]).name}: error: {error.cmd[0]} failed; see above", file=sys.stderr)
-            raise SystemExit(2) from None
+            reason = f"{error.cmd[0]} failed; see above"
+        print(f"{Path(sys.argv[0]).name}: error: {reason}", file=sys.stderr)
+        raise SystemExit(2)
 
     return run
 
