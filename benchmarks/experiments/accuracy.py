@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
-from elmo import _native, formats
+from elmo import formats
 from elmo.analysis import Tagged, read_conllu
 from elmo.analysis.pos import LinearProbe, all_tags, embed_tokens, fit_probe, most_frequent_tag
 from elmo.embed import Embedder
@@ -35,16 +35,14 @@ from elmo.embed.engine import Precision
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
 from elmo.nn.devices import use_device
-from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.characters import encode_words, number_types
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text
 from common.machine import report
+from common.models import RECIPES, precisions_of, random_model
 from common.script import script
-from common.sizes import RECIPES
 
-PRECISIONS: tuple[Precision, ...] = ("float32", "bf16", "float16", "int8")
 TOKENS, QUICK_TOKENS = 2000, 300
 EXACT_BATCH = 16
 QUICK_SENTENCES = 1000
@@ -152,8 +150,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     arguments.device = use_device(arguments.device).type
-    known = {"float32", "bf16", *(_native.available() if arguments.device == "cpu" else ["float16"])}
-    precisions: list[Precision] = [precision for precision in PRECISIONS if precision in known]
+    precisions = precisions_of(arguments.device)
     sizes = [size for size in arguments.sizes if size == "small" or not arguments.quick]
     num_tokens = QUICK_TOKENS if arguments.quick else TOKENS
     parts = [read_conllu(path) for path in arguments.pos or ()]
@@ -162,9 +159,7 @@ def main() -> None:
     text: Text = first_sentences((list(sentence.tokens) for sentence in parts[1]), num_tokens) if parts else []
     results: list[dict[str, Any]] = []
     for size in sizes:
-        torch.manual_seed(0)
-        recipe = load_pretraining_recipe(RECIPES[size])
-        model = Model(BiLM(recipe.bilm))
+        model = random_model(RECIPES[size])
         results += compare(f"{size}-random", model, make_text(num_tokens), precisions, arguments.device)
     for source in arguments.models:
         name, device = Path(source).name, arguments.device

@@ -20,7 +20,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-import torch
 
 from elmo import _native
 from elmo.embed import Embedder
@@ -29,14 +28,13 @@ from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.npz import NpzWriter
 from elmo.embed.parallel import ParallelEmbedder
 from elmo.embed.parquet import ParquetWriter
-from elmo.formats import Model, load, save_native
-from elmo.nn.bilm import BiLM
-from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.formats import load, save_native
 from elmo.text.reading import Reading, read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import make_text
 from common.machine import report, seconds_of
+from common.models import random_model
 from common.script import script
 
 WRITERS = {"h5": HDF5Writer, "npz": NpzWriter, "parquet": ParquetWriter}
@@ -113,8 +111,7 @@ def _write_by_library(path: Path, window: list[Entry], num_sentences: int) -> No
 def measure_whole(folder: Path, num_tokens: int, repeats: int) -> list[dict[str, Any]]:
     """Return the tokens a second of computing alone, with writing, and on two processes, measured in turn."""
     precision = "int8" if "int8" in _native.available() else "float32"
-    torch.manual_seed(0)
-    save_native(Model(BiLM(load_pretraining_recipe("small").bilm)), folder / "model")
+    save_native(random_model("small"), folder / "model")
     text = make_text(num_tokens)
     alone = Embedder(load(folder / "model"), precision=precision)
     with ParallelEmbedder(folder / "model", ["cpu", "cpu"], precision=precision) as parallel:

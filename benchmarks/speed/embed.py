@@ -30,20 +30,17 @@ from plain_elmo import PlainElmo
 from elmo import _native
 from elmo.config import BiLMConfig
 from elmo.embed import Embedder
-from elmo.embed.engine import PRECISIONS, Precision
+from elmo.embed.engine import Precision
 from elmo.embed.kernels import kernels_for
 from elmo.embed.torch_kernels import TorchLinear
-from elmo.formats.model import Model
-from elmo.nn.bilm import BiLM
 from elmo.nn.devices import use_device
 from elmo.nn.precision import TORCH_TYPES
-from elmo.pretrain.recipe import load_pretraining_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text, read_text
 from common.machine import peak_rss_mb, report, seconds_of
+from common.models import RECIPES, precisions_of, random_model
 from common.script import in_own_process, script
-from common.sizes import RECIPES
 
 TOKENS = {"original": (4_000, 150), "small": (16_000, 1_500)}
 """The numbers of tokens in bulk, and with one sentence a call."""
@@ -59,8 +56,7 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
     in_bulk, in_ones = QUICK if arguments.quick else TOKENS[size] if device.type == "cpu" else GPU_TOKENS
     text = read_text(arguments.text, in_bulk) if arguments.text else make_text(in_bulk)
     texts = {"1": first_sentences(text, in_ones), "32": text[:32], "bulk": text}
-    config = load_pretraining_recipe(RECIPES[size]).bilm
-    embedder = Embedder(Model(_make(config)), device=device, precision=precision)
+    embedder = Embedder(random_model(RECIPES[size]), device=device, precision=precision)
     runs: dict[str, Callable[[], object]] = {
         "1": lambda: [embedder.embed([sentence]) for sentence in texts["1"]],
         "32": lambda: embedder.embed(texts["32"], batch_size=32),
@@ -69,8 +65,8 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
     for run in runs.values():
         run()
     peak = peak_rss_mb()
-    bilm = _make(config).to(device)
-    plain = PlainElmo(bilm.state_dict(), config)
+    bilm = random_model(RECIPES[size]).bilm.to(device)
+    plain = PlainElmo(bilm.state_dict(), bilm.config)
     difference = _difference(embedder, plain, texts["1"])  # this also warms the plain implementation up
     best = min((1, 8, 32), key=lambda size: seconds_of(lambda: _embed_plainly(plain, texts["32"], size)))
     rates: defaultdict[str, list[float]] = defaultdict(list)
@@ -80,7 +76,7 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
             rates[f"plain {name}"].append(_num_tokens(texts[name]) / seconds)
         for name, run in runs.items():
             rates[name].append(_num_tokens(texts[name]) / seconds_of(run))
-        new = Embedder(Model(_make(config)), device=device, precision=precision)  # it has met no word yet
+        new = Embedder(random_model(RECIPES[size]), device=device, precision=precision)  # it has met no word yet
         new.embed([["packs", "the", "weights"]])
         rates["bulk-cold"].append(_num_tokens(text) / seconds_of(lambda new=new: new.embed(text)))
         rates["products"].append(_products_per_second(precision, device))
@@ -96,7 +92,7 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
     results: list[dict[str, Any]] = []
     for setting in ("1", "32", "bulk", "bulk-cold"):
         chosen = texts[setting.removesuffix("-cold")]
-        per_token = _operations(config) * (1 + 2 * len(chosen) / _num_tokens(chosen))
+        per_token = _operations(bilm.config) * (1 + 2 * len(chosen) / _num_tokens(chosen))
         rate, plain_rate = median[setting], median[f"plain {setting.removesuffix('-cold')}"]
         results.append(
             {
@@ -109,12 +105,6 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
             }
         )
     return results
-
-
-def _make(config: BiLMConfig) -> BiLM:
-    """Make a biLM, with the same random weights each time."""
-    torch.manual_seed(0)
-    return BiLM(config)
 
 
 def _embed_plainly(plain: PlainElmo, text: Text, size: int) -> None:
@@ -187,8 +177,7 @@ def main() -> None:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     arguments.device = use_device(arguments.device).type
-    known = {"float32", "bf16", *(_native.available() if arguments.device == "cpu" else ["float16"])}
-    precisions = arguments.precisions or [name for name in PRECISIONS if name in known]
+    precisions = arguments.precisions or precisions_of(arguments.device)
     run = (lambda size, precision: measure(size, precision, arguments)) if arguments.alone else _in_process_of_its_own
     results = [result for size in arguments.sizes for precision in precisions for result in run(size, precision)]
     report(results, arguments.json or arguments.alone)

@@ -57,14 +57,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from peer_workers import BATCH
 
 from elmo import _native
 from elmo.formats import save_bilm
-from elmo.formats.model import Model
-from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.schema import to_mapping
 from elmo.text.corpus import Corpus
@@ -74,8 +71,8 @@ from elmo.text.reading import Reading, read_sentences
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences
 from common.machine import peak_rss_mb, report
+from common.models import RECIPES, random_model
 from common.script import script
-from common.sizes import RECIPES
 
 PINS: dict[str, list[list[str]]] = {
     "allennlp": [
@@ -178,8 +175,7 @@ class Bench:
     def embed(self, size: str) -> list[dict[str, Any]]:
         """Measure embedding with a model of this size, and compare the vectors first."""
         model, texts = self.work / size, self.work / f"{size}.json"
-        torch.manual_seed(0)
-        save_bilm(Model(BiLM(load_pretraining_recipe(RECIPES[size]).bilm)), model)
+        save_bilm(random_model(RECIPES[size]), model)
         # What ours opens before each measurement. None keeps the model, which has met the words of the text then.
         passes = {"-cold": model / "lm_weights.hdf5", "": None}
         if self.arguments.train_text:

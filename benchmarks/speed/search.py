@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from elmo import formats
@@ -36,12 +35,11 @@ from elmo.analysis.vectors import unit
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
-from elmo.nn.bilm import BiLM
-from elmo.pretrain.recipe import load_pretraining_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import make_text, read_text
 from common.machine import report
+from common.models import random_model
 from common.script import script
 
 TOP, FREQUENT, QUERY_TOKENS = 10, 100, 20_000
@@ -206,15 +204,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     num_tokens, num_queries = (20_000, 10) if arguments.quick else (arguments.tokens, arguments.queries)
-    torch.manual_seed(0)
-    if arguments.model:
-        model = formats.load(arguments.model)
-    else:
-        recipe = load_pretraining_recipe("mini" if arguments.quick else "small")
-        model = Model(BiLM(recipe.bilm))
-    both = (
-        read_text(arguments.text, num_tokens + QUERY_TOKENS) if arguments.text else make_text(num_tokens + QUERY_TOKENS)
-    )
+    model = formats.load(arguments.model) if arguments.model else random_model("mini" if arguments.quick else "small")
+    size = num_tokens + QUERY_TOKENS
+    both = read_text(arguments.text, size) if arguments.text else make_text(size)
     ends = np.cumsum([len(sentence) for sentence in both])
     first = int(np.searchsorted(ends, ends[-1] - QUERY_TOKENS))
     if first == 0:
