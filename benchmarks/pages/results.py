@@ -6,7 +6,8 @@
 The first command trains, and writes what this page needs from each run folder: `runs/records/DATA/none.json` for a
 baseline without ELMo, and `runs/records/DATA/elmo.json`, or another name, for a model with ELMo. The second one reads
 records in `benchmarks/records`, or in the folder of `--records`. Seeds, scores, times, machines and commands are from
-there. The paper's scores, and what the section about sizes of data says, are written in this script.
+there. The paper's scores are written in this script, and the prose is in `results.md` next to it. So the figures that
+are named in the prose are not from the records.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
@@ -25,6 +27,8 @@ from elmo.tasks.results import mean_and_deviation, spread
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, Run, read_examples, read_records, write_page_of_records
 from common.script import script
+
+TEMPLATE = Path(__file__).with_suffix(".md")
 
 PAPERS_TABLES: dict[str, tuple[str, dict[str, float]]] = {
     "squad": (
@@ -41,152 +45,6 @@ PAPERS_TABLES: dict[str, tuple[str, dict[str, float]]] = {
     "sst": ("Table 13, SST-5, accuracy", {"best before": 53.7, "baseline": 51.4, "+ ELMo": 54.7}),
 }
 """Tables 8 to 13 of Peters et al. 2018, test sets; the baselines of NER and SST-5 are Table 1's, which has all six."""
-
-HEAD = """\
-# Results on the paper's tasks
-
-What does ELMo bring to the paper's tasks, and with how much training data? For each task of
-Peters et al. 2018, models were trained on free data, without ELMo (the baseline) and with it,
-and scored on test sets.
-
-$summary
-
-$sizes
-
-## All results
-
-[Train task models](tasks.md) says what the tasks `ner`, `sst` and so on are, and which files
-they read. To repeat a row, get its [data](#data) and run its two [commands](#commands). We may
-not pass the data on: get each set from its publishers, in the format that its task reads. The
-names of files are ours. `paper_tasks.py` makes `snli-captions.jsonl` from `nli/train.jsonl.xz`,
-a file of pairs with their sources, which no script collects.
-
-$examples
-- *Dev* and *test* are the mean and the standard deviation over seeds, with the weights of the
-  epoch that was best on the dev set. Each seed is a training of its own.
-- *Error reduction* is the share of the baseline's errors that ELMo removes, where the error is 100
-  minus the score, for F1 as well. The points gained follow. Their deviation is that of the gain
-  over the seeds that both models had. All deviations are over seeds alone. Another sample of test
-  sentences would change the scores, too: those of SST-5, with 2,210 sentences, by about a point.
-- *In the paper* is the same (relative) reduction by the paper's Table 1, on the paper's data.
-- *Minutes* are those of the shortest and the longest training of a seed on the machines of the
-  last column, without computing cached ELMo vectors. They are rough even on the same machine, since
-  other programs ran at the same time.
-- `en-61M` is the package's `en`, which has read 61 M tokens of a text of 69 M. `en-15M` is its
-  first version, which had read 15 M (in the repository before commit 0a4ba28). `es-1M` is named
-  after its text: [a million tokens of
-  Spanish](lab-notes.md#spanish-names-with-a-bilm-of-a-million-tokens), the sentences of the
-  training set and three times as much news, read ten times in 71 minutes of one thread.
-- Both models of a data set had the same limit of epochs. All reached it except those of WNUT-17,
-  `wnut17-10`, `snli-captions-10` and `sst5-published`, which ended when the dev score had not risen
-  for ten epochs (names) or five. `training.max_minutes` ended no training.
-- ELMo learns faster. So a limit of epochs favors it where the baseline still rises: all baselines
-  of WikiGold and of `snli-captions` are best in their last epoch, two of three of `conll2002`, three
-  of five of `sst5`, and both models of `squad`. Longer training would probably lower these gains. An
-  epoch with ELMo also takes longer.
-- The examples of a part of a training set are the same for all seeds, so chance in drawing them is
-  not counted. The epoch was chosen by the whole dev set, which somebody with so few examples would
-  not have. `propbank0.1` and `propbank1` are in float32, and the larger parts of PropBank in bf16.
-- The row `en-15M` of WikiGold is one seed in float32; it gains 3.23 points over the same seed of
-  the baseline, which is in bf16. In `squad`, `training.precision=bf16` has no effect.
-- Static word vectors (`words.vectors`) were learned from the text that the biLM was pretrained
-  on: `elmo static corpus staticN.txt --dim N --epochs E`. In English, E = 2 for N = 50, and E = 1
-  for the others; in Spanish, E = 5.
-
-`benchmarks/experiments/paper_tasks.py` trained the models, and `benchmarks/pages/results.py`
-wrote this page. The options in the commands show what differs from the published recipes.
-
-| data | task | examples | | score | dev | test | error reduction | in the paper | seeds | minutes | machine |
-|---|---|---|---|---|---|---|---|---|---|---|---|
-"""
-
-WHY = """\
-## Does ELMo help more with little training data?
-
-Yes, but not with the least. In names, semantic roles and entailment, ELMo gains more with a tenth
-of a training set than with all of it: 16.0 points instead of 7.0, 12.2 instead of 5.7, and 5.7
-instead of none. (In roles, it gains most with a hundredth: 15.0.) A tenth of WNUT-17, 339
-sentences, is worth more with ELMo than all 3,394 without. With the least, neither model is of use:
-with 40 predicates, a thousandth of PropBank, or with 34 sentences, a hundredth of WNUT-17 (F1 [of
-11.6 with ELMo, and 1.2 without](analysis.md#sample-efficiency-section-54-figure-1), on the dev set,
-one seed). From one task to another, the size of the training set does not tell how much ELMo helps.
-The training curves show the following, task by task:
-
-- **Names.** A [tenth of WNUT-17](lab-notes.md#names-and-entailment-from-a-tenth-of-the-training-set)
-  with ELMo is worth more than all of it without: the F1 on the test set is 31.0 instead of 28.6, in
-  five seeds. The names of that set were chosen because they are rare or new. Four times as much
-  pretraining [gains nothing](lab-notes.md#names-with-the-third-version-of-en) on the test set, and 2.0
-  points on the dev set. The tweets and posts of WNUT-17 are unlike the text of `en`. On WikiGold, the
-  longer pretraining seems to gain a point (one seed with the first version of `en`). A biLM of [a million tokens of
-  Spanish](lab-notes.md#spanish-names-with-a-bilm-of-a-million-tokens) gains 1.3 points on the
-  Spanish names of CoNLL 2002, and 3.7 on their dev set. On that dev set, the model with ELMo is
-  better after ten of fifteen epochs than the baseline ever is.
-- **Roles.** On all of PropBank, ELMo removes 17.4 % of the errors. The paper has 17.2 %, with
-  other data, a larger model, and a baseline of 81.4 instead of 67.4. With ELMo, the model is
-  better after three of its twelve epochs [than the baseline ever
-  is](lab-notes.md#propbank-with-three-seeds-the-error-reduction-of-the-paper). With the published
-  size and optimizer, training is [slower by
-  far](lab-notes.md#roles-at-the-published-size-the-recipes-clipping-let-a-training-diverge). ELMo is worth
-  about [5.6 times as many examples](lab-notes.md#roles-from-a-hundredth-of-propbank-and-from-a-tenth)
-  where there is a hundredth of PropBank, and 3.9 times where there is a tenth. This is
-  interpolated linearly between the baseline's scores, over the logarithm of the size; the whole was
-  trained for four times as many steps as its parts.
-- **Coreference.** On LitBank, both models have [nearly stopped rising after fifteen of twenty
-  epochs](lab-notes.md#litbank-with-three-seeds-to-the-end-of-its-curve). Three quarters of its
-  clusters are a single mention. Neither model ever predicts these, so all of them count as
-  errors. Scored without them, as in the paper's data, the same models gain 2.3
-  points, 5.4 % of the errors. OntoGUM is annotated as the paper's data are, and there ELMo
-  removes 8.7 % of the errors (9.8 % in the paper). After nine of twenty epochs, the model with ELMo
-  is [better than the baseline ever
-  is](lab-notes.md#ontogum-with-three-seeds-nearly-the-error-reduction-of-the-paper). Both still
-  improve at the end.
-- **Questions.** In each of the three seeds, the model with ELMo is better after four of six
-  epochs [than the baseline ever
-  is](lab-notes.md#squad-in-six-epochs-a-seventh-fewer-errors). It removes 13.4 % of the
-  errors (24.9 % in the paper). Both models still improve at the end, and the difference between
-  them still shrinks. [Five models with ELMo](lab-notes.md#questions-answered-by-five-models-together)
-  that predict together gain 0.8 points over the best of them (after three epochs).
-- **Sentiment.** ELMo helps in [each of the five
-  seeds](lab-notes.md#sentiment-in-two-epochs), but by less than in the paper. Both models
-  made two epochs at ten times the published rate, and in some seeds the second epoch was worse
-  than the first. [At the published
-  rate](lab-notes.md#sentiment-at-the-published-rate-with-elmo-at-the-input), one seed of each model
-  was trained until its dev score had not risen for five epochs (`sst5-published`), with ELMo at the
-  input alone, which is [as good](lab-notes.md#where-to-put-elmo-for-sentiment-with-three-seeds) as at
-  both places. Both models became two points better, and the gain on the test set stayed the same:
-  1.4 points. On the dev set, ELMo is 1.5 points behind. One seed can't show so small a gain. Longer
-  training alone does not explain why it is larger in the paper.
-- **Entailment.** With ELMo the model learns faster at first, but [ends no
-  better](lab-notes.md#entailment-on-captions-with-three-seeds-a-quick-start-and-no-gain). After
-  six epochs, the model with ELMo is seventeen points ahead; after eighteen epochs, neither is
-  ahead. With [a tenth of the
-  pairs](lab-notes.md#names-and-entailment-from-a-tenth-of-the-training-set), ELMo does end better:
-  51.8 instead of 46.0. A likely reason is that captions consist of few and common words, which the
-  whole training set teaches by itself, and a tenth of it does not. With the whole set, other places
-  for ELMo, other penalties and other dropouts [did not change
-  that](lab-notes.md#entailment-with-elmo-other-places-penalties-and-dropouts). [Four models with
-  ELMo](lab-notes.md#entailment-answered-by-four-models-together) that predict together gain 0.5
-  points over the best of them (after eight epochs). Of the models of this table, three without ELMo
-  have 70.3 together, and three with it 68.8.
-
-Compare these shares with the paper's by their rank only. The paper's biLM is 14 times as
-large, read 769 million tokens ten times, and was in most cases fine-tuned on the text of the
-task, which ours was not. The paper's baselines have word vectors from far more text than ours,
-and were trained to their end. So the two shares are of different errors.
-
-"""
-
-PAPERS_NOTE = """\
-These are scores of test sets, from Tables 1 and 8 to 13 of Peters et al. 2018. They are of single models unless a
-number of models is given; those of NER, SNLI and SST-5 with ELMo are means over five seeds (± 0.10, 0.17 and 0.5).
-*Best before* is the best single model that each table lists from before ELMo. Only SST-5 has the same training and
-test data as here. Our baseline there is 7.7 points worse (`sst5-published`); the paper's has word vectors from far
-more text."""
-
-COMMANDS_NOTE = """\
-Names of folders are shortened: each training had its own `--out`. If a key is set twice, the last value counts. The
-commands are in the order of the table's rows, and `en` is the version of the model that the row names. `bilm` is
-`es-1M`."""
 
 NAMES = {
     "ner": "names",
@@ -260,19 +118,21 @@ def write_page(root: Path) -> str:
         raise ElmoError(f"{root}: holds no record of a run; make some with benchmarks/experiments/paper_tasks.py")
     baselines = {run.data: run for run in runs if run.kind == BASELINE}
     machines = list(dict.fromkeys(result.machine for run in runs for result in run.results if result.machine))
-    rows = "".join(f"| {' | '.join(_row(run, baselines.get(run.data), examples, machines))} |\n" for run in runs)
-    commands = "".join(f"```console\n{run.command}\n```\n" for run in runs)
+    rows = [f"| {' | '.join(_row(run, baselines.get(run.data), examples, machines))} |" for run in runs]
     data = {run.data for run in runs}
-    notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if name in data)
-    named = "; ".join(f"({number}) {machine}" for number, machine in enumerate(machines, 1))
-    body = f"{rows}\nMachines: {named}.\n\n{_further_scores(runs)}"
     units = ", ".join(f"{UNITS[task]} of `{task}`" for task in dict.fromkeys(run.task for run in runs))
-    units = textwrap.fill(f"- *Examples* are those of the training set: {units}.", 95, subsequent_indent="  ")
     gains = _all_gains(runs, baselines)
-    sizes = _sizes(gains, examples)
-    head = HEAD.replace("$summary", _summary(gains)).replace("$examples", units)
-    head = head.replace("$sizes\n\n", f"{sizes}\n" if sizes else "")
-    return f"{head}{body}{WHY}{_papers_scores(runs)}## Data\n\n{notes}\n## Commands\n\n{COMMANDS_NOTE}\n\n{commands}"
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        summary=_summary(gains),
+        sizes=_sizes(gains, examples),
+        examples=textwrap.fill(f"- *Examples* are those of the training set: {units}.", 95, subsequent_indent="  "),
+        rows="\n".join(rows),
+        machines="; ".join(f"({number}) {machine}" for number, machine in enumerate(machines, 1)),
+        further_scores=_further_scores(runs),
+        papers_scores=_papers_scores(runs),
+        notes="\n".join(f"- `{name}`: {note}" for name, note in NOTES.items() if name in data),
+        commands="\n".join(f"```console\n{run.command}\n```" for run in runs),
+    )
 
 
 class Gain(NamedTuple):
@@ -323,7 +183,7 @@ def _range(shares: Sequence[float]) -> str:
 
 
 def _sizes(gains: Sequence[Gain], examples: Mapping[str, int]) -> str:
-    """Return a table of the test scores by the size of the training set, for the models that were trained on parts."""
+    """Return a paragraph with the test scores by the size of the training set, if models were trained on parts."""
     varied = {(_training_set(gain.run), gain.run.kind) for gain in gains if _share(gain.run) < 1}
     rows = [
         f"| {NAMES[run.task]} | {examples.get(run.data, 0):,} {UNITS[run.task]} | {_mean(baseline)} | {_mean(run)} "
@@ -336,7 +196,7 @@ def _sizes(gains: Sequence[Gain], examples: Mapping[str, int]) -> str:
     return (
         "The size of some training sets was varied (means over seeds on the test set, F1 or accuracy):\n\n"
         "| task | training set | without ELMo | with ELMo | error reduction |\n|---|---|---|---|---|\n"
-        f"{''.join(rows)}"
+        f"{''.join(rows)}\n"
     )
 
 
@@ -373,15 +233,14 @@ def _further(run: Run, part: str) -> Iterator[tuple[str, list[float]]]:
 
 
 def _papers_scores(runs: Iterable[Run]) -> str:
-    """Return a section with the paper's own scores in the tasks of these runs."""
-    tasks = list(dict.fromkeys(run.task for run in runs if run.task in PAPERS_TABLES))
-    columns = list(dict.fromkeys(column for task in tasks for column in PAPERS_TABLES[task][1]))
-    head = f"| task | in the paper | {' | '.join(columns)} |\n|---|---|{'---|' * len(columns)}\n"
+    """Return a table of the paper's own scores in the tasks of these runs."""
+    tables = {run.task: PAPERS_TABLES[run.task] for run in runs}
+    columns = list(dict.fromkeys(column for _, scores in tables.values() for column in scores))
     rows = [
-        f"| {task} | {name} | {' | '.join(str(scores.get(column, '')) for column in columns)} |\n"
-        for task, (name, scores) in ((task, PAPERS_TABLES[task]) for task in tasks)
+        f"| {task} | {name} | {' | '.join(str(scores.get(column, '')) for column in columns)} |"
+        for task, (name, scores) in tables.items()
     ]
-    return f"## The paper's own scores\n\n{PAPERS_NOTE}\n\n{head}{''.join(rows)}\n" if rows else ""
+    return "\n".join([f"| task | in the paper | {' | '.join(columns)} |", f"|---|---|{'---|' * len(columns)}", *rows])
 
 
 def _row(run: Run, baseline: Run | None, examples: Mapping[str, int], machines: Sequence[str]) -> list[str]:
