@@ -58,6 +58,11 @@ class Run:
         """The name of the task's main score."""
         return get_task(self.task).metric
 
+    @property
+    def share(self) -> float:
+        """The share of the training set that it was trained on. Records of before the key existed have none."""
+        return self.recipe["training"].get("share", 1)
+
     def scores(self, part: str) -> list[float]:
         """Return the main score on a set for each seed. The list is empty if it wasn't measured."""
         return self.all_scores(part).get(self.metric, [])

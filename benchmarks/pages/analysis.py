@@ -16,7 +16,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from string import Template
@@ -230,14 +230,11 @@ def neighbors(finding: Finding) -> list[Claim]:
 def wsd(finding: Finding) -> list[Claim]:
     table = finding.tables[0]
     weak = "means of few uses are noisy, and the first sense knows how frequent senses are, which a mean does not"
-    chosen = Table(
-        table.title, table.unit, table.columns, {r: c for r, c in table.here.items() if r in (p.FOUR_SETS, ALL)}
-    )
+    table = replace(table, here={row: cells for row, cells in table.here.items() if row in (p.FOUR_SETS, ALL)})
+    better = above(table, "layer 2", FIRST_SENSE, ANSWERED)
     return [
-        Claim("The second layer is better than the first.", above(chosen, "layer 2", "layer 1", ANSWERED)),
-        Claim(
-            "The second layer is better than the first sense.", above(chosen, "layer 2", FIRST_SENSE, ANSWERED), weak
-        ),
+        Claim("The second layer is better than the first.", above(table, "layer 2", "layer 1", ANSWERED)),
+        Claim("The second layer is better than the first sense.", better, weak),
     ]
 
 
@@ -415,15 +412,15 @@ def main() -> None:
     )
     parser.add_argument("--join", action="store_true", help="keep the rows of tasks that are not in the results")
     arguments = parser.parse_args()
-    results, page = arguments.results, arguments.page
-    if results is not None and not any((results / f"{name}.json").exists() for name in CLAIMS):
-        parser.error(f"{results}: holds no result, such as {next(iter(CLAIMS))}.json")
+    page: Path = arguments.page
     kept = page.with_suffix("")
+    results: Path = arguments.results or kept
+    given = [name for name in CLAIMS if (results / f"{name}.json").exists()]
+    if arguments.results and not given:
+        parser.error(f"{results}: holds no result, such as {next(iter(CLAIMS))}.json")
     kept.mkdir(parents=True, exist_ok=True)
-    if results is not None:
-        for name in CLAIMS:
-            if (results / f"{name}.json").exists():
-                keep(results, name, kept, arguments.join)
+    for name in given:
+        keep(results, name, kept, arguments.join)
     findings = {name: read_finding(kept, name) for name in CLAIMS if (kept / f"{name}.json").exists()}
     claims = {name: CLAIMS[name](finding) for name, finding in findings.items()}
     parts = {name: section(finding, claims[name], kept.name) for name, finding in findings.items()}

@@ -163,7 +163,7 @@ def _summary(gains: Sequence[Gain]) -> str:
         for task in dict.fromkeys(gain.run.task for gain in gained)
     ]
     none = f" It removed none in {', '.join(f'`{data}`' for data in sorted(failed))}." if failed else ""
-    sets_gained, sets = ({(_training_set(gain.run), _share(gain.run)) for gain in each} for each in (gained, gains))
+    sets_gained, sets = ({(_training_set(gain.run), gain.run.share) for gain in each} for each in (gained, gains))
     whole_gained, num_whole = (sum(share == 1 for _, share in each) for each in (sets_gained, sets))
     parts = f" ({len(sets_gained)} of {len(sets)}, if parts of a set count as sets)" if len(sets) > num_whole else ""
     return textwrap.fill(
@@ -184,7 +184,7 @@ def _range(shares: Sequence[float]) -> str:
 
 def _sizes(gains: Sequence[Gain], examples: Mapping[str, int]) -> str:
     """Return a paragraph with the test scores by the size of the training set, if models were trained on parts."""
-    varied = {(_training_set(gain.run), gain.run.kind) for gain in gains if _share(gain.run) < 1}
+    varied = {(_training_set(gain.run), gain.run.kind) for gain in gains if gain.run.share < 1}
     rows = [
         f"| {NAMES[run.task]} | {examples.get(run.data, 0):,} {UNITS[run.task]} | {_mean(baseline)} | {_mean(run)} "
         f"| {_gain(baseline, run)} |\n"
@@ -198,11 +198,6 @@ def _sizes(gains: Sequence[Gain], examples: Mapping[str, int]) -> str:
         "| task | training set | without ELMo | with ELMo | error reduction |\n|---|---|---|---|---|\n"
         f"{''.join(rows)}\n"
     )
-
-
-def _share(run: Run) -> float:
-    """Return the share of the training set that a run was trained on. Records of before the key existed have none."""
-    return run.recipe["training"].get("share", 1)
 
 
 def _training_set(run: Run) -> tuple[str, str]:
@@ -301,7 +296,7 @@ def error_reduction(before: float, after: float) -> float:
 
 def _published(run: Run) -> str:
     """Return the paper's reduction. It has none for sentiment with two labels."""
-    if run.task not in PAPERS_TABLES or run.recipe.get("binary"):
+    if run.recipe.get("binary"):
         return ""
     _, scores = PAPERS_TABLES[run.task]
     return f"{100 * error_reduction(scores['baseline'], scores['+ ELMo']):.1f} %"

@@ -35,11 +35,11 @@ def find_efficiency(runs: Sequence[Run]) -> Finding:
 
     The records do not tell in which epoch a run had which score, so the epochs are not compared.
     """
-    columns = {share: f"{100 * share:g} %" for share in sorted({_share(run) for run in runs})}
+    columns = {share: f"{100 * share:g} %" for share in sorted({run.share for run in runs})}
     outcomes = {
         row: {
-            columns[_share(run)]: Outcome(run.metric, [*run.results], [])
-            for run in sorted(runs, key=_share)
+            columns[run.share]: Outcome(run.metric, [*run.results], [])
+            for run in sorted(runs, key=lambda run: run.share)
             if (run.kind == BASELINE) is is_baseline
         }
         for row, is_baseline in ((WITH, False), (WITHOUT, True))
@@ -49,11 +49,6 @@ def find_efficiency(runs: Sequence[Run]) -> Finding:
     table = Table(name, "dev F1 (%)", [*columns.values()], means, spread=deviations)
     seconds = {f"{name}, {run.data}, {run.kind}": sum(result.seconds for result in run.results) for run in runs}
     return efficiency_finding(MODEL, False, [table], {}, seconds)
-
-
-def _share(run: Run) -> float:
-    """Return the share of the training set that a run was trained on."""
-    return run.recipe["training"]["share"]
 
 
 @script
