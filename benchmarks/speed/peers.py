@@ -83,6 +83,9 @@ PINS: dict[str, list[list[str]]] = {
 }
 """What pip installs in the environment of each peer, call by call."""
 
+PEERS = ("allennlp", "bilm_tf")
+"""The keys of the peers' figures in the results."""
+
 TOKENS = {"original": (3_000, 300), "small": (10_000, 1_500)}
 """The numbers of tokens in bulk, and with one sentence a call."""
 QUICK_TOKENS = (1_000, 100)
@@ -185,7 +188,7 @@ class Bench:
         rates: dict[tuple[str, str], list[float]] = {}
         with ExitStack() as stack:
             processes = {
-                **{peer: stack.enter_context(self.started(peer.replace("_", "-"))) for peer in ("allennlp", "bilm_tf")},
+                **{peer: stack.enter_context(self.started(peer.replace("_", "-"))) for peer in PEERS},
                 **{name: stack.enter_context(self.started("ours", PEERS_PRECISION=name)) for name in precisions},
             }
             vectors = {name: self.vectors(process, model, texts) for name, process in processes.items()}
@@ -203,10 +206,12 @@ class Bench:
         return [
             {
                 "name": f"peers/{size}/{setting}/{precision}",
-                **_compared(median[precision, setting], **_of_peers(median, setting.partition("-")[0])),
+                **_compared(
+                    median[precision, setting], **{peer: median[peer, setting.partition("-")[0]] for peer in PEERS}
+                ),
                 "num_tokens": counts[setting.partition("-")[0]],
                 "peak_rss_mb": peaks[precision],
-                **{f"{peer}_peak_rss_mb": peaks[peer] for peer in ("allennlp", "bilm_tf")},
+                **{f"{peer}_peak_rss_mb": peaks[peer] for peer in PEERS},
                 **{f"difference_from_{peer}": value for peer, value in differences[precision].items()},
                 "threads": self.arguments.threads,
             }
@@ -247,8 +252,8 @@ class Bench:
     def compare(self, size: str, vectors: Mapping[str, NDArray[np.float32]]) -> dict[str, dict[str, float]]:
         """Return the largest difference of each precision's vectors from each peer's. That of float32 must be small."""
         found: dict[str, dict[str, float]] = {}
-        for ours in sorted(vectors.keys() - {"allennlp", "bilm_tf"}):
-            for peer in ("allennlp", "bilm_tf"):
+        for ours in sorted(vectors.keys() - set(PEERS)):
+            for peer in PEERS:
                 difference = float(f"{np.abs(vectors[ours] - vectors[peer]).max():.2g}")
                 found.setdefault(ours, {})[peer] = difference
                 print(f"{size}: vectors in {ours} differ from those of {peer} by {difference}", file=sys.stderr)
@@ -265,41 +270,28 @@ class Bench:
         options = _training_options(recipe, corpus.vocabulary_size)
         seconds: list[float] = []
         theirs: list[float] = []
-        losses = [0.0, 0.0]
+        loss = their_loss = 0.0
         for repeat in range(self.repeats):
-            folders = [self.work / f"{name}-{repeat}" for name in ("bilm-tf", "ours")]
-            folders[0].mkdir()
+            folder = self.work / f"bilm-tf-{repeat}"
+            folder.mkdir()
             with self.started("bilm-tf") as process:
-                vocabulary = str(self.work / "vocabulary.txt")
-                found = process.ask(
-                    "train",
-                    vocabulary=vocabulary,
-                    text=str(text),
-                    folder=str(folders[0]),
-                    options=options,
-                    steps=peer_steps,
-                )
+                names = {"vocabulary": str(self.work / "vocabulary.txt"), "text": str(text), "folder": str(folder)}
+                found = process.ask("train", **names, options=options, steps=peer_steps)
                 theirs.append(statistics.median(found["seconds"][2:]))
-                losses[0] = statistics.median(found["losses"])
+                their_loss = statistics.median(found["losses"])
             with self.started("ours") as process:
-                found = process.ask(
-                    "train",
-                    corpus=str(self.work / "corpus"),
-                    folder=str(folders[1]),
-                    size=TRAINED,
-                    settings=settings,
-                    steps=steps,
-                )
+                names = {"corpus": str(self.work / "corpus"), "folder": str(self.work / f"ours-{repeat}")}
+                found = process.ask("train", **names, size=TRAINED, settings=settings, steps=steps)
                 seconds.append(statistics.median(found["seconds"][2:]))
-                losses[1] = statistics.median(found["losses"][:peer_steps])
+                loss = statistics.median(found["losses"][:peer_steps])
         tokens = recipe.training.predictions_per_step
         return {
             "name": f"peers/{TRAINED}/pretrain-{batch_size}x{recipe.training.unroll_steps}/float32",
             **_compared(tokens / statistics.median(seconds), bilm_tf=tokens / statistics.median(theirs)),
             "vocabulary_size": corpus.vocabulary_size,
             "n_negative_samples_batch": recipe.training.n_negative_samples_batch,
-            "loss": round(losses[1], 3),
-            "bilm_tf_loss": round(losses[0], 3),
+            "loss": round(loss, 3),
+            "bilm_tf_loss": round(their_loss, 3),
             "threads": self.arguments.threads,
         }
 
@@ -348,10 +340,6 @@ def _training_options(recipe: Recipe, vocabulary_size: int) -> dict[str, Any]:
     options["char_cnn"]["n_characters"] = 261
     names = ("batch_size", "unroll_steps", "n_negative_samples_batch", "dropout", "learning_rate", "all_clip_norm_val")
     return {**options, "n_tokens_vocab": vocabulary_size, **{name: getattr(training, name) for name in names}}
-
-
-def _of_peers(median: Mapping[tuple[str, str], float], setting: str) -> dict[str, float]:
-    return {peer: median[peer, setting] for peer in ("allennlp", "bilm_tf")}
 
 
 def _compared(rate: float, **peers: float) -> dict[str, float]:

@@ -31,9 +31,10 @@ MAX_LETTERS = 12
 
 @script
 def main() -> None:
+    """Measure both tokenizers on a small and a large text."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"sizes {QUICK_SIZES} MB instead of {SIZES}")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    parser.add_argument("--json", action="store_true", help="print one JSON object that names the machine")
     arguments = parser.parse_args()
     small, large = QUICK_SIZES if arguments.quick else SIZES
     results: list[dict[str, Any]] = []
@@ -77,10 +78,10 @@ def measure(text: Path, size: int, tokenizer: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "elmo", "prepare", str(corpus), str(text), "--tokenizer", tokenizer, "--json"]
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    peaks: dict[int, float] = {}
+    peaks: dict[int, int] = {}
     while process.poll() is None:
         for pid in (process.pid, *children(process.pid)):
-            peaks[pid] = max(peaks.get(pid, 0.0), peak_rss_mb(pid))
+            peaks[pid] = max(peaks.get(pid, 0), peak_rss_mb(pid))
         time.sleep(0.05)
     seconds = time.perf_counter() - begin
     if process.returncode != 0 or process.stdout is None:
@@ -93,8 +94,8 @@ def measure(text: Path, size: int, tokenizer: str) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "num_tokens": counts["num_tokens"],
         "num_types": counts["num_types"],
-        "peak_rss_mb": round(own, 1),
-        "peak_rss_mb_of_workers": round(sum(peaks.values()), 1),
+        "peak_rss_mb": own,
+        "peak_rss_mb_of_workers": sum(peaks.values()),
     }
 
 
