@@ -91,6 +91,25 @@ def test_bilstm_equals_torchs_bidirectional_lstm() -> None:
     torch.testing.assert_close(rnn(x, torch.tensor([7, 7])), wanted(x)[0])
 
 
+class OnAGpu(torch.Tensor):
+    """A tensor on the CPU that says that it is on a GPU."""
+
+    is_cuda = True
+
+
+@pytest.mark.parametrize("lengths", [[4, 0, 6, 1], [0, 0, 0, 0]])
+def test_torch_runs_the_bilstms_of_a_gpu(lengths: list[int]) -> None:
+    """Outputs and gradients are those of a CPU, also if some rows have no token, or none has one."""
+    rnn, x = BiLSTMs(4, (5, 3), 0.0).double(), torch.randn(4, max(lengths), 4, dtype=torch.float64)
+    found: list[list[torch.Tensor]] = []
+    for kind in (torch.Tensor, OnAGpu):
+        inputs = x.clone().as_subclass(kind).requires_grad_()
+        outputs = rnn(inputs, torch.tensor(lengths))
+        gradients = torch.autograd.grad(outputs.square().sum(), [inputs, *rnn.parameters()])
+        found.append([part.as_subclass(torch.Tensor) for part in (outputs, *gradients)])
+    torch.testing.assert_close(*found)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-3)])
 def test_bilstms_are_the_same_on_a_gpu(dtype: torch.dtype, tolerance: float) -> None:

@@ -138,7 +138,7 @@ class BiLSTM(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Return the outputs (B, T, 2H) for `x` (B, T, D), zeros at padding."""
-        if x.is_cuda:
+        if x.is_cuda and packing.batch_sizes:  # cuDNN can't run a batch without any token
             return packing.unpack(self._run_in_torch(packing.pack(x, 0), packing.batch_sizes), 0)
         # Without projection, outputs are as wide as cells: one tensor of zeros serves as the initial state of both.
         state = x.new_zeros(len(packing.rows), self.size)
@@ -193,7 +193,7 @@ class BiLSTMs(nn.Module):
 
         Args:
             x: The input (B, T, D).
-            lengths: The lengths (B,), a tensor on the CPU, at least one of them positive.
+            lengths: The lengths (B,), a tensor on the CPU. Zero is allowed, even for all of them.
         """
         packing = Packing.of(lengths, x.shape[1], x.device)
         for layer in self.layers:
