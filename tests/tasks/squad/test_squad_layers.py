@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -68,6 +70,23 @@ def test_outputs_of_the_gru_depend_on_the_sentence_alone() -> None:
     assert_close(own(x[:1, :4], mask[:1, :4]), outputs[:1, :4], atol=1e-12, rtol=0)
     assert_close(own(x.masked_fill(~mask.unsqueeze(2), 7), mask), outputs, atol=1e-12, rtol=0)
     assert not outputs[1].any()
+
+
+def test_the_gru_keeps_what_gradients_need_in_evaluation_mode_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, cuDNN computes gradients only if it was told to train. On a CPU, torch always does."""
+    told: list[bool] = []
+    run = torch.gru
+
+    def watched(*arguments: Any, train: bool, **options: Any) -> Any:
+        told.append(train)
+        return run(*arguments, train=train, **options)
+
+    monkeypatch.setattr(torch, "gru", watched)
+    own, x = BiGRU(4, 3).eval(), torch.randn(4, 5, 4)
+    own(x, MASK)
+    with torch.no_grad():
+        own(x, MASK)
+    assert told == [True, True, False, False]
 
 
 def test_the_gru_starts_near_zero() -> None:

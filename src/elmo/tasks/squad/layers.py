@@ -75,7 +75,7 @@ def _run(cell: nn.GRUCell, x: Tensor) -> Tensor:
             has_biases=True,
             num_layers=1,
             dropout=0.0,
-            train=cell.training,
+            train=torch.is_grad_enabled(),  # in evaluation mode, too: cuDNN keeps nothing for gradients otherwise
             bidirectional=False,
             batch_first=True,
         )
