@@ -167,6 +167,13 @@ def _is_out_of_memory(error: Exception) -> bool:
     A GPU also does in CUDA and in its libraries, whose errors are known by their messages alone. That of cuBLAS for
     a library that could not start mostly means this, too.
     """
-    signs = ("DefaultCPUAllocator:", "CUDA error: out of memory", "_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")
+    signs = (
+        "DefaultCPUAllocator:",
+        "CUDA error: out of memory",
+        "_ALLOC_FAILED",
+        "_ALLOCATION_FAILED",  # cuDNN from version 9 on, for the memory of the host or of the device
+        "CUBLAS_STATUS_NOT_INITIALIZED",
+        "'out of memory'",  # NCCL, which quotes CUDA
+    )
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or any(sign in str(error) for sign in signs)
