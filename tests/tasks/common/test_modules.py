@@ -110,6 +110,14 @@ def test_torch_runs_the_bilstms_of_a_gpu(lengths: list[int]) -> None:
     torch.testing.assert_close(*found)
 
 
+def test_torchs_default_device_makes_no_difference_to_the_bilstms_of_a_gpu() -> None:
+    """Users may set it to their GPU. torch reads the numbers of rows on the CPU."""
+    rnn, x, lengths = BiLSTMs(4, (5, 3), 0.0), torch.randn(2, 3, 4).as_subclass(OnAGpu), torch.tensor([3, 1])
+    wanted = rnn(x, lengths)
+    with torch.device("meta"):
+        assert torch.equal(rnn(x, lengths), wanted)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-3)])
 def test_bilstms_are_the_same_on_a_gpu(dtype: torch.dtype, tolerance: float) -> None:

@@ -155,7 +155,7 @@ class BiLSTM(nn.Module):
         with scattered_weights():
             outputs, _, _ = torch.lstm(
                 packed,
-                torch.tensor(batch_sizes),
+                torch.tensor(batch_sizes, device="cpu"),  # whatever torch's default device is: it is read on the host
                 (state, state),
                 [*forward, *backward],
                 has_biases=True,
