@@ -322,6 +322,27 @@ def test_an_error_of_the_writer_reaches_the_caller(model: Embedder, folder: Path
     assert names(folder) == []
 
 
+def test_a_thread_goes_on_writing_when_the_main_one_has_ended(folder: Path) -> None:
+    program = """
+import sys, threading
+import elmo
+
+model = elmo.load("en")
+
+def go_on():
+    threading.main_thread().join()
+    print(model.write(sys.argv[1], [["A", "play"]] * 3, batch_size=1, overwrite=True).num_sentences)
+
+model.write(sys.argv[1], [["A"]])
+threading.Thread(target=go_on).start()
+"""
+    command = [sys.executable, "-c", program, str(folder / "a.npz")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("3\n", "")
+    with np.load(folder / "a.npz") as file:
+        assert [file[name].shape for name in "012"] == [(2, 384)] * 3
+
+
 def test_writing_runs_beside_the_computation(model: Embedder, folder: Path, monkeypatch) -> None:
     """The second window is embedded while the first is still being written."""
     second_window = threading.Event()

@@ -115,3 +115,49 @@ def test_an_error_is_raised_when_all_work_has_ended() -> None:
         torch.set_num_threads(1)
     assert ended == [1]
     assert raised.value.__notes__ == ["and at the same time: ValueError('too small')"]
+
+
+IN_A_THREAD = """
+import sys, threading
+from elmo.nn.processor import run_in_threads, use_threads
+
+def here(number, num_threads=1):
+    return number, num_threads
+
+def fail(number, num_threads):
+    raise ValueError(f"{number} fails")
+
+def go_on():
+    threading.main_thread().join()
+    print(run_in_threads(here, 2))
+    try:
+        run_in_threads(fail, 2)
+    except ValueError as error:
+        print(error, error.__notes__)
+    if sys.argv[1] == "torch":
+        from elmo.nn.devices import run_together
+        print(run_together(here, 2, torch.device("cpu")), torch.get_num_threads())
+
+use_threads(4)
+if sys.argv[1] == "torch":
+    import torch
+    torch.set_num_threads(4)
+if sys.argv[2] == "again":
+    run_in_threads(here, 2)
+    if sys.argv[1] == "torch":
+        from elmo.nn.devices import run_together
+        run_together(here, 2, torch.device("cpu"))
+threading.Thread(target=go_on).start()
+"""
+
+
+@pytest.mark.parametrize("uses", ["first", "again"])
+@pytest.mark.parametrize("package", ["numpy", "torch"])
+def test_a_thread_goes_on_when_the_main_one_has_ended(package: str, uses: str) -> None:
+    """Pools refuse all work by then, whether they have threads already or not."""
+    command = [sys.executable, "-c", IN_A_THREAD, package, uses]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    expected = "[(0, 2), (1, 2)]\n0 fails [\"and at the same time: ValueError('1 fails')\"]\n"
+    if package == "torch":
+        expected += "[(0, 1), (1, 1)] 4\n"
+    assert (done.stdout, done.stderr) == (expected, "")

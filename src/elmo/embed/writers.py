@@ -23,6 +23,7 @@ from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.unfinished import EmbeddingProgress, Unfinished, tidy_up, unfinished_work
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.nn.processor import submit
 from elmo.progress import show_progress
 from elmo.schema import require_choice
 from elmo.targets import require_file_target
@@ -148,7 +149,7 @@ class _Saving:
         """Start to write a window; `progress` includes it."""
         self._wait()  # at most one window waits to be written, which bounds memory
         self._progress = progress
-        self._pending = self._thread.submit(self._write, window, progress)
+        self._pending = submit(self._thread, self._write, window, progress)
 
     def finish(self) -> list[str]:
         """Complete the file, move it to its final path, and return the writer's notes.

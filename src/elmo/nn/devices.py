@@ -18,7 +18,7 @@ import torch
 
 from elmo.cores import available_cores, bound_cores, physical_cores
 from elmo.errors import ElmoError
-from elmo.nn.processor import THREAD_VARIABLES, name_of, run_all, used_threads
+from elmo.nn.processor import THREAD_VARIABLES, means_ending, name_of, run_all, used_threads
 
 T = TypeVar("T")
 
@@ -110,7 +110,13 @@ def run_together(work: Callable[[int], T], num: int, device: torch.device) -> li
     if num == 1 or num_threads < num:
         return [work(number) for number in range(num)]
     try:
-        return run_all(_workers(num, num_threads // num), work, num)
+        try:
+            threads = _workers(num, num_threads // num)
+        except RuntimeError as error:
+            if not means_ending(error):
+                raise
+            return [work(number) for number in range(num)]
+        return run_all(threads, work, num)
     finally:
         # `set_num_threads` in a worker also changes the number with which threads start that torch has not seen yet.
         torch.set_num_threads(num_threads)

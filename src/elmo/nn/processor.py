@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from elmo.cores import available_cores, physical_cores
 
@@ -116,13 +116,39 @@ def run_all(threads: ThreadPoolExecutor, work: Callable[[int], T], num: int) -> 
         Exception: The first error of the work, with the others as its notes. All work has ended by then: a caller that
             goes on, for instance with a smaller batch, must not find it still adding to gradients.
     """
-    running = [threads.submit(work, number) for number in range(num)]
+    running = [submit(threads, work, number) for number in range(num)]
     errors = [error for each in running if (error := each.exception()) is not None]
     if errors:
         for other in errors[1:]:
             errors[0].add_note(f"and at the same time: {other!r}")
         raise errors[0]
     return [each.result() for each in running]
+
+
+def submit(threads: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any) -> Future[T]:
+    """Let `threads` do some work, or do it here and now if Python is ending.
+
+    Python ends when the main thread does. From then on, no pool takes any work, but the other threads of a program go
+    on, and so does the work that its own pools took before.
+    """
+    try:
+        return threads.submit(work, *arguments)
+    except RuntimeError as error:
+        if not means_ending(error):
+            raise
+    done: Future[T] = Future()
+    try:
+        done.set_result(work(*arguments))
+    except Exception as error:
+        done.set_exception(error)
+    return done
+
+
+def means_ending(error: RuntimeError) -> bool:
+    """Return whether a pool of threads has refused work because Python is ending."""
+    # That it can't start a thread is a RuntimeError, too. The rest is "after interpreter shutdown", or only "after
+    # shutdown" once a thread of the pool has seen that Python is ending.
+    return str(error).startswith("cannot schedule new futures after")
 
 
 @cache
