@@ -455,6 +455,13 @@ def test_spacy():
         get_tokenizer("spacy:char_classes")
 
 
+@pytest.mark.skipif(importlib.util.find_spec("spacy") is None, reason="needs the extra spacy")
+def test_spacy_keeps_lone_surrogates():
+    """Any string can be tokenized, as by the other tokenizers, although spaCy encodes its tokens as UTF-8."""
+    tokens = get_tokenizer("spacy:de")("Das  \ud800 ist\ud83d z.B. \udfff.")
+    assert tokens == ["Das", "\ud800", "ist", "\ud83d", "z.B.", "\udfff", "."]
+
+
 GERMAN = ["Am 3. Mai kam sie an.", "Vgl. Abb. 4 und Dr. Meier.", "„Ja.“", "Er ging."]
 HUNGARIAN = ["Sokat utazott, pl. Bécsben járt.", "A 19. században élt.", "Jó!"]
 

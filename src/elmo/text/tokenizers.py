@@ -38,6 +38,7 @@ Without a limit, each token that the text doesn't have would cost a search to th
 
 _CODE = re.compile(r"[\w-]+", re.ASCII)
 _SPACES = re.compile(r"\s*")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class PlacedToken(NamedTuple):
@@ -312,7 +313,11 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
 
     def tokenize(sentence: str) -> list[str]:
         # spaCy makes tokens of extra whitespace, and in some languages its tokens contain whitespace.
-        return [part for token in tokenizer(sentence) for part in token.text.split()]
+        if (encodable := _SURROGATES.sub("\ufffd", sentence)) == sentence:
+            return [part for token in tokenizer(sentence) for part in token.text.split()]
+        # spaCy encodes its tokens, which lone surrogates can't be. So it reads another character in their places.
+        places = [(token.idx, token.idx + len(token.text)) for token in tokenizer(encodable)]
+        return [part for start, end in places for part in sentence[start:end].split()]
 
     return _OfLanguage(f"spacy:{language}", tokenize)
 
