@@ -56,6 +56,9 @@ NAMES = {
 }
 """The tasks, as the page calls them."""
 
+LANGUAGES = {"conll2002": " in Spanish", "conll2002-10": " in Spanish"}
+"""What the name of a task is followed by for data that is not English."""
+
 UNITS = {
     "ner": "sentences",
     "sst": "phrases",
@@ -184,12 +187,14 @@ def _range(shares: Sequence[float]) -> str:
 
 def _sizes(gains: Sequence[Gain], examples: Mapping[str, int]) -> str:
     """Return a paragraph with the test scores by the size of the training set, if models were trained on parts."""
-    varied = {(_training_set(gain.run), gain.run.kind) for gain in gains if gain.run.share < 1}
+    # The smallest part of a set comes first among all gains, and here the larger ones follow it.
+    varied = list(dict.fromkeys((_training_set(gain.run), gain.run.kind) for gain in gains if gain.run.share < 1))
     rows = [
-        f"| {NAMES[run.task]} | {examples.get(run.data, 0):,} {UNITS[run.task]} | {_mean(baseline)} | {_mean(run)} "
-        f"| {_gain(baseline, run)} |\n"
+        f"| {NAMES[run.task]}{LANGUAGES.get(run.data, '')} | {examples.get(run.data, 0):,} {UNITS[run.task]} "
+        f"| {_mean(baseline)} | {_mean(run)} | {_gain(baseline, run)} |\n"
+        for each in varied
         for run, baseline, _ in gains
-        if (_training_set(run), run.kind) in varied
+        if (_training_set(run), run.kind) == each
     ]
     if not rows:
         return ""
