@@ -80,6 +80,7 @@ SQUAD = (
 )
 
 NER_TENTH = ("training.share=0.1", "training.epoch_steps=50")  # about as many steps as an epoch of wnut17
+NER_HUNDREDTH = ("training.share=0.01", "training.epoch_steps=50")
 SNLI_TENTH = ("training.share=0.1", "training.epoch_steps=150")
 SRL_TENTH = ("training.share=0.1",)
 SRL_HUNDREDTH = ("training.share=0.01", "training.epoch_steps=50")  # about as many steps as an epoch of propbank10
@@ -118,6 +119,7 @@ PLANS = (
     Plan("wikigold", "ner", WIKIGOLD, settings=("token_column=-2",), reduced=SHORT_NER),
     Plan("conll2002", "ner", CONLL2002, reduced=SHORT_NER, is_default=False),
     Plan("conll2002-10", "ner", CONLL2002, settings=NER_TENTH, reduced=PATIENT_NER, is_default=False),
+    Plan("conll2002-1", "ner", CONLL2002, seeds=3, settings=NER_HUNDREDTH, reduced=PATIENT_NER, is_default=False),
     Plan("sst5", "sst", SST5, reduced=SHORT_SST),
     Plan("sst5-published", "sst", SST5, seeds=3, is_default=False),  # `sst5` if nothing is reduced
     Plan("sst2", "sst", SST5, settings=("binary=true",), reduced=SHORT_SST),

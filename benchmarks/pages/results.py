@@ -56,7 +56,7 @@ NAMES = {
 }
 """The tasks, as the page calls them."""
 
-LANGUAGES = {"conll2002": " in Spanish", "conll2002-10": " in Spanish"}
+LANGUAGES = {"conll2002": " in Spanish", "conll2002-10": " in Spanish", "conll2002-1": " in Spanish"}
 """What the name of a task is followed by for data that is not English."""
 
 UNITS = {
@@ -87,6 +87,7 @@ NOTES = {
     "were trained and `es-1M` was pretrained. So are 530 of the 1,915 sentences of `esp.testa`, 210 of them longer "
     "than five tokens.",
     "conll2002-10": "the same, trained on a tenth of its training set, which an epoch repeats four times.",
+    "conll2002-1": "the same, trained on a hundredth of its training set, which an epoch repeats 39 times.",
     "sst5": "the Stanford Sentiment Treebank (Socher et al. 2013), the paper's own data.",
     "sst5-published": "the same. The recipe is as published, except that ELMo is at the input alone. Each training "
     "ended when its dev score had not risen for five epochs.",
