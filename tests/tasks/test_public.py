@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -170,6 +171,8 @@ def test_each_task_returns_what_the_command_prints(tmp_path: Path) -> None:
         ("They met in Espoo .", r"^`texts`: expected a list of texts, found a string; did you mean \[text\]\?$"),
         (b"They met .", r"^`texts`: expected a list of texts, found a string"),
         (None, r"^`texts`: expected a list of texts, found NoneType$"),
+        ({"text": ["They met ."]}, r"^`texts`: expected a list of texts, found dict; pass one column of it$"),
+        (np.array([["They met ."]]), r"^`texts`: expected a list of texts, found ndarray; pass one column of it$"),
         (["A .", ["They", "met"]], r"^text 1: expected a string, found list; join tokens with spaces"),
     ],
 )

@@ -224,6 +224,9 @@ def predict(
         raise ElmoError("`texts`: expected a list of texts, found a string; did you mean [text]?")
     if not isinstance(texts, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ElmoError(f"`texts`: expected a list of texts, found {type(texts).__name__}")
+    # Iterating over these gives the names of the columns, which would be predicted as texts.
+    if isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1:
+        raise ElmoError(f"`texts`: expected a list of texts, found {type(texts).__name__}; pass one column of it")
     task, texts = trained.task, list(texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - lists of tokens, as `embed` takes
