@@ -182,6 +182,13 @@ def test_what_is_not_a_list_of_texts_is_refused(texts: Any, says: str, files: Pa
         elmo.tasks.predict(elmo.tasks.load(files / "run", device="cpu"), texts)
 
 
+@pytest.mark.parametrize("given", [["They met ."], "They met .", [["They", "met"]]])
+def test_texts_in_place_of_examples_are_refused(given: Any, files: Path) -> None:
+    tagger = elmo.tasks.load(files / "run", device="cpu")
+    with pytest.raises(ElmoError, match=r"^`examples`: .* task ner, found a .*; for texts, call elmo\.tasks\.predict"):
+        tagger.predict(given)
+
+
 def test_the_name_of_a_folder_is_no_trained_model(files: Path) -> None:
     name: Any = str(files / "run")
     for call in (lambda: elmo.tasks.evaluate(name, "test"), lambda: elmo.tasks.predict(name, ["A ."])):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from elmo.config import TextConfig
+from elmo.errors import ElmoError
 from elmo.tasks.prediction import predict
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.task import Task, TaskModel
@@ -66,5 +67,19 @@ class TrainedTask(Generic[E, P]):
         return tokenizer_for_query(sample, name, self.text)
 
     def predict(self, examples: Sequence[E]) -> list[P]:
-        """Predict examples in batches as large as those of the training (see `prediction.predict`)."""
+        """Predict examples in batches as large as those of the training (see `prediction.predict`).
+
+        Args:
+            examples: Examples of the task, as `task.read` and `task.parse` return them.
+
+        Raises:
+            ElmoError: If they are texts or tokens, which `elmo.tasks.predict` takes.
+        """
+        for example in examples:
+            if isinstance(example, str | list):
+                kind = "a string" if isinstance(example, str) else "a list"
+                raise ElmoError(
+                    f"`examples`: expected examples of the task {self.task.name}, found {kind}; for texts, call "
+                    "elmo.tasks.predict(trained, texts)"
+                )
         return predict(self.task, self.model, examples, self.batch_size)
