@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -127,6 +128,12 @@ def test_a_word_is_compared_between_periods(model: Embedder, index: Path) -> Non
         assert len({(use.tokens, use.position) for use in period.uses}) == len(period.uses) == 2
     assert {Path(use.origin.file).name for use in found.periods[1].uses if use.origin} == {"c.txt"}
     assert len(found.vectors) == len(found.drawn) == len(early) + len(late)
+
+
+def test_a_pickle_is_the_same_index(index: Path) -> None:
+    here = ChangeIndex(index, "year", dates="year")
+    there = pickle.loads(pickle.dumps(here))
+    assert there.word("gay").periods == here.word("gay").periods
 
 
 def test_few_uses_of_a_period_are_drawn(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

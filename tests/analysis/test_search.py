@@ -3,10 +3,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pickle
 import shutil
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from elmo.analysis import find_neighbors
 from elmo.analysis.search import ContextIndex, build, build_index
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.tagged import read_tagged
-from elmo.embed import Embedder
+from elmo.embed import Embedder, load
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats.stored_types import StoredTypes
@@ -84,6 +86,17 @@ def test_equal_sentences_leave_room_for_other_uses(model: Embedder, tmp_path: Pa
     exact = find_neighbors(model, sentences, "play", QUERY, top=5)
     assert len(found.uses) == 5
     assert [use.tokens for use in found.uses] == [use.tokens for use in exact.uses]
+
+
+def test_copies_and_pickles_of_an_index_search_it(model_folder: Path, index_folder: Path, monkeypatch) -> None:
+    """A process in another folder may read the pickle of an index that was opened by a relative path."""
+    monkeypatch.chdir(index_folder.parent)
+    index = ContextIndex(index_folder.name, load(model_folder))
+    pickled = pickle.dumps(index)
+    monkeypatch.chdir(Path(__file__).parent)
+    found = index.find_neighbors("play", QUERY)
+    assert deepcopy(index).find_neighbors("play", QUERY) == found
+    assert pickle.loads(pickled).find_neighbors("play", QUERY) == found
 
 
 @pytest.mark.parametrize("layer", ["top", 1, "mean", [0.2, 0.3, 0.5]])

@@ -26,7 +26,7 @@ from elmo.analysis.pictures import (
     require_picture,
     save_figure,
 )
-from elmo.analysis.search.index import evenly_spaced, open_uses
+from elmo.analysis.search.index import OpenIndex, evenly_spaced, open_uses
 from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
 from elmo.analysis.vectors import Vectors, add_to_rows, project, unit
 from elmo.config import SPECIAL_WORDS
@@ -133,7 +133,7 @@ class WordChange:
     vectors: Vectors
 
 
-class ChangeIndex:
+class ChangeIndex(OpenIndex):
     """An index whose text is divided into periods by its metadata.
 
     No model is needed, since the index has the vectors of all uses. Their layer is that of the index. Memory holds a
@@ -157,6 +157,7 @@ class ChangeIndex:
     """
 
     def __init__(self, folder: str | Path, by: str, dates: str | None = None) -> None:
+        self._arguments = Path(folder).absolute(), by, dates
         self.text, self._store = open_uses(folder)
         self.periods = find_periods(self.text.origins, by, dates)
         self._period_of_token = np.repeat(self.periods.of_sentence, np.diff(self.text.corpus.starts))

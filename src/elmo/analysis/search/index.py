@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,13 +101,32 @@ def open_uses(folder: str | Path) -> tuple[IndexedText, VectorStore]:
     return text, store
 
 
-class ContextIndex:
+class OpenIndex:
+    """Base class of what reads the files of an index, and never changes.
+
+    A copy is the same object. A pickle, as for another process, holds the arguments, and whoever reads it opens the
+    index again: neither the mapped files nor the objects of faiss can be sent.
+    """
+
+    _arguments: tuple[object, ...]
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        return type(self), self._arguments
+
+
+class ContextIndex(OpenIndex):
     """An index of the tokens of a text, by their vectors in one layer of a model.
 
     The vectors on disk are used to find candidates, which are then embedded again and compared exactly. Similarities
     are therefore those of `find_neighbors`, but a near use may be missed. `tag_names` are the parts of speech in the
     text, if it was tagged. `text.origins` says where its sentences are from. The files stay mapped into memory until
-    the process ends, so open an index once and keep it.
+    the process ends, so open an index once and keep it. A pickle of it opens the folder again.
 
     Args:
         folder: The folder of the index.
@@ -119,6 +138,7 @@ class ContextIndex:
 
     def __init__(self, folder: str | Path, embedder: Embedder) -> None:
         require_embedder(embedder)
+        self._arguments = Path(folder).absolute(), embedder
         facts = _read_description(Path(folder))
         # In indexes of earlier versions the fingerprint of the model covers its warm state, too.
         if facts["model"] not in (embedder.fingerprint, embedder.warm_fingerprint):
