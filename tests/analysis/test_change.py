@@ -136,6 +136,12 @@ def test_a_pickle_is_the_same_index(index: Path) -> None:
     assert there.word("gay").periods == here.word("gay").periods
 
 
+def test_a_change_is_shown_in_one_line(index: Path) -> None:
+    found = ChangeIndex(index, "decade").word("gay")
+    assert repr(found) == f"WordChange('gay', {sum(period.num_uses for period in found.periods)} uses in 2 periods)"
+    assert found != ChangeIndex(index, "decade").word("gay")
+
+
 def test_few_uses_of_a_period_are_drawn(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are spread over the text of the period."""
     whole = ChangeIndex(index, "decade").word("gay")

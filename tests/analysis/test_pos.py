@@ -49,6 +49,7 @@ def test_separable_classes_are_learned_without_error() -> None:
     vectors = (np.array([centers[label] for label in labels]) + draw.normal(size=(300, 3))).astype(np.float32)
     probe = fit_probe(vectors[:200], labels[:200], vectors[200:250], labels[200:250])
     assert probe.labels == ("a", "b", "c")
+    assert repr(probe) == "LinearProbe(3 labels, width=3)"
     assert probe.accuracy(vectors[250:], labels[250:]) == 1.0
     assert probe.predict(100 * np.eye(3, dtype=np.float32)) == ["c", "b", "a"]
 

@@ -44,6 +44,14 @@ def make_uses(vectors: list[list[float]], senses: list[str], sentences: list[str
     return Uses(texts, [(0, 1)] * len(texts), senses, np.array(vectors, np.float32), "top")
 
 
+def test_uses_are_shown_in_one_line_and_are_equal_to_themselves_alone() -> None:
+    """A comparison of their vectors would be an array, of which Python can't tell whether it is true."""
+    one, other = (make_uses([[1, 0], [0, 1]], [GAME, ""], ["play on", "play up"]) for _ in range(2))
+    assert repr(one) == "Uses(2 uses, 1 sense, layer='top', vectors=(2, 2))"
+    assert one == one
+    assert one != other
+
+
 # --- gathering, and the nearest
 
 

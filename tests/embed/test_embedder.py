@@ -229,6 +229,12 @@ def test_is_shown_in_one_line(model_folder: Path, loaded: formats.Model) -> None
     assert re.fullmatch(rf"Model\(.*lm_weights.*, {shape}\)", repr(loaded))
 
 
+def test_an_embedded_text_is_shown_in_one_line(model: Embedder) -> None:
+    found = model.embed_text("A play.\nIt is new.", tokenizer="ptb")
+    assert repr(found) == "EmbeddedText(7 tokens, 2 sentences, vectors=(7, 12))"
+    assert repr(model.embed_text("", tokenizer="ptb")) == "EmbeddedText(0 tokens, 0 sentences, vectors=(0, 12))"
+
+
 # --- copies, and other processes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -180,6 +181,11 @@ def test_what_is_not_a_list_of_texts_is_refused(texts: Any, says: str, files: Pa
     """To Python a string is a sequence of strings, too, and each of its letters would be a sentence."""
     with pytest.raises(ElmoError, match=says):
         elmo.tasks.predict(elmo.tasks.load(files / "run", device="cpu"), texts)
+
+
+def test_a_trained_model_is_shown_in_one_line(files: Path) -> None:
+    tagger = elmo.tasks.load(files / "run", device="cpu")
+    assert re.fullmatch(r"TrainedTask\('ner', NerModel, [\d,]+ parameters\)", repr(tagger))
 
 
 @pytest.mark.parametrize("given", [["They met ."], "They met .", [["They", "met"]]])

@@ -36,6 +36,7 @@ from elmo.formats.files import write_all
 from elmo.progress import show_progress
 from elmo.schema import require_choice, require_count
 from elmo.text.reading import lower
+from elmo.wording import counted
 
 MEASURES = ("excess", "apd", "prt")
 
@@ -114,7 +115,7 @@ class PeriodUses:
     uses: list[Use]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # == of two arrays is an array, not a bool
 class WordChange:
     """How one word changed.
 
@@ -131,6 +132,11 @@ class WordChange:
     distances: Distances
     drawn: NDArray[np.int64]
     vectors: Vectors
+
+    def __repr__(self) -> str:
+        """Tell how much was compared, since the uses and vectors would fill the screen."""
+        uses = counted(sum(period.num_uses for period in self.periods), "use")
+        return f"WordChange({self.word!r}, {uses} in {len(self.periods)} periods)"
 
 
 class ChangeIndex(OpenIndex):

@@ -31,13 +31,17 @@ WEIGHT_DECAYS = (1e-3, 1e-4, 1e-5)
 """Weight decays that are tried by default, the strongest first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # == of two tensors is a tensor, not a bool
 class LinearProbe:
     """A softmax regression: `weight` (K, D) times a vector plus `bias` (K,) are the scores of the K labels."""
 
     labels: tuple[str, ...]
     weight: Tensor
     bias: Tensor
+
+    def __repr__(self) -> str:
+        """Tell the sizes, since the weights would fill the screen."""
+        return f"LinearProbe({len(self.labels)} labels, width={self.weight.shape[1]})"
 
     def predict(self, vectors: Vectors) -> list[str]:
         """Predict the label of each vector (N, D).

@@ -22,6 +22,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import write_all
 from elmo.schema import require_count
 from elmo.text.characters import check_sentence, refuse_one_string
+from elmo.wording import counted
 
 CONTEXT = 3
 """Number of tokens that a plot quotes on either side of a use."""
@@ -38,7 +39,7 @@ LEXICOGRAPHER_FILES = (
 """WordNet's lexicographer files in order: the second number in a sense key is an index into this list."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # == of two arrays is an array, not a bool
 class Uses:
     """N uses of a word.
 
@@ -51,6 +52,11 @@ class Uses:
     senses: list[str]
     vectors: Vectors
     layer: Layers
+
+    def __repr__(self) -> str:
+        """Tell how many uses these are, since their sentences and vectors would fill the screen."""
+        size = f"{counted(len(self.spans), 'use')}, {counted(len({*self.senses} - {''}), 'sense')}"
+        return f"Uses({size}, layer={self.layer!r}, vectors={self.vectors.shape})"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from elmo.embed.batching import Sentence
 from elmo.errors import ElmoError
+from elmo.wording import counted
 
 Layers = Literal["all", "top", "mean", "token"] | int | Sequence[float]
 """Which layers become a token's vector. All choices except `"all"` give one vector per token:
@@ -97,6 +98,29 @@ class Entry(NamedTuple):
 
     tokens: Sentence
     vectors: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)  # == of two arrays is an array, not a bool
+class EmbeddedText:
+    """The tokens of a raw text with their vectors.
+
+    Attributes:
+        tokens: T tokens.
+        spans: The start and the end (exclusive) of each token in the text, in characters. `text[start:end]` is the
+            token, or what the tokenizer wrote it for.
+        sentences: The number of the sentence that each token is in, from 0.
+        vectors: The vectors, (T, D), or (L+1, T, D) with `layers="all"`.
+    """
+
+    tokens: list[str]
+    spans: list[tuple[int, int]]
+    sentences: list[int]
+    vectors: NDArray[np.float32]
+
+    def __repr__(self) -> str:
+        """Tell how much text this is, since all tokens and vectors would fill the screen."""
+        sentences = counted(self.sentences[-1] + 1 if self.sentences else 0, "sentence")
+        return f"EmbeddedText({counted(len(self.tokens), 'token')}, {sentences}, vectors={self.vectors.shape})"
 
 
 @dataclass(frozen=True)

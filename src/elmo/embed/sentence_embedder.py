@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +16,7 @@ from elmo import __version__
 from elmo.config import BiLMConfig, TextConfig
 from elmo.embed.batching import Sentence, windows
 from elmo.embed.description import Facts
-from elmo.embed.layers import Entry, Layers, VectorLayout, layer_weights
+from elmo.embed.layers import EmbeddedText, Entry, Layers, VectorLayout, layer_weights
 from elmo.embed.pooling import POOLS, Pool
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
@@ -38,24 +37,6 @@ WINDOW_BATCHES = 4
 
 EmbeddedWindow = tuple[list[Sentence], list[NDArray[np.float32]]]
 """A window of sentences and the array of each, in the same order."""
-
-
-@dataclass(frozen=True, eq=False)  # == of two arrays is an array, not a bool
-class EmbeddedText:
-    """The tokens of a raw text with their vectors.
-
-    Attributes:
-        tokens: T tokens.
-        spans: The start and the end (exclusive) of each token in the text, in characters. `text[start:end]` is the
-            token, or what the tokenizer wrote it for.
-        sentences: The number of the sentence that each token is in, from 0.
-        vectors: The vectors, (T, D), or (L+1, T, D) with `layers="all"`.
-    """
-
-    tokens: list[str]
-    spans: list[tuple[int, int]]
-    sentences: list[int]
-    vectors: NDArray[np.float32]
 
 
 class EmbeddingOptions(NamedTuple):

@@ -35,6 +35,11 @@ class TrainedTask(Generic[E, P]):
     model: TaskModel[E, P]
     text: TextConfig | None = None
 
+    def __repr__(self) -> str:
+        """Name the task and its model, whose layers and recipe would fill the screen."""
+        num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"TrainedTask({self.task.name!r}, {type(self.model).__name__}, {num_parameters:,} parameters)"
+
     @property
     def batch_size(self) -> int:
         """The number of examples that training put into a batch.
