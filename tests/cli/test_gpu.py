@@ -14,6 +14,7 @@ import elmo
 from bridge import WORDS, make_model
 from commands import run
 from elmo import formats
+from elmo.nn.processor import prepare_device
 
 pytestmark = pytest.mark.gpu
 
@@ -42,6 +43,11 @@ def vectors(path: str) -> list[np.ndarray]:
 def assert_close(found: list[np.ndarray], wanted: list[np.ndarray], tolerance: float = TOLERANCE) -> None:
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
+
+
+def test_commands_choose_the_gpu() -> None:
+    """If they chose the processor, the tests below would compare it with itself."""
+    assert prepare_device("auto").startswith("cuda:")
 
 
 @pytest.mark.parametrize("options", [[], ["--state", "carry", "--batch-size", "1"], ["--layers", "mean"]])
