@@ -65,11 +65,15 @@ def test_embed_on_several_devices(devices: str) -> None:
     assert_close(vectors("several.h5"), vectors("cpu.h5"))
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.1), ("float16", 0.01)])
+@pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 4e-3), ("float16", 5e-4)])
 def test_embed_in_half_precision(precision: str, tolerance: float) -> None:
+    """Numbers are 0.17 at most, and ten times what rounding changes is allowed. It does change something."""
     run("embed", "model", "text.txt", "gpu.h5", "--precision", precision)
     run("embed", "model", "text.txt", "cpu.h5", *CPU)
-    assert_close(vectors("gpu.h5"), vectors("cpu.h5"), tolerance)
+    found, wanted = vectors("gpu.h5"), vectors("cpu.h5")
+    assert_close(found, wanted, tolerance)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        assert_close(found, wanted)
 
 
 def test_warm_and_perplexity() -> None:
