@@ -94,3 +94,32 @@ assert os.waitpid(child, 0)[1] == 0
 def test_a_forked_child_starts_threads_of_its_own() -> None:
     """Threads do not survive a fork: a child that used its parent's would wait forever."""
     subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)
+
+
+NO_MORE_THREADS = """
+import threading
+import torch
+from elmo.nn.devices import run_together
+
+start = threading.Thread.start
+
+def start_one(thread):
+    if threading.active_count() > 1:
+        raise RuntimeError("can't start new thread")
+    start(thread)
+
+threading.Thread.start = start_one
+torch.set_num_threads(2)
+try:
+    run_together(lambda number: number, 2, torch.device("cpu"))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_thread_that_is_refused_is_not_waited_for() -> None:
+    """The other one would wait for it forever, and so would Python at its end."""
+    done = subprocess.run(
+        [sys.executable, "-c", NO_MORE_THREADS], check=True, timeout=120, capture_output=True, text=True
+    )
+    assert done.stdout == "can't start new thread\n"

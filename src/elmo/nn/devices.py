@@ -159,7 +159,11 @@ def _workers(num: int, num_threads: int) -> ThreadPoolExecutor:
     threads = ThreadPoolExecutor(num, initializer=_take_threads, initargs=(num_threads,))
     # Wait for all of them: a thread that started later would change torch's number after `run_together` restored it.
     all_started = Barrier(num)
-    list(threads.map(lambda _: all_started.wait(), range(num)))
+    try:
+        list(threads.map(lambda _: all_started.wait(), range(num)))
+    except RuntimeError:
+        all_started.abort()  # those that did start would wait for the others forever, and Python for them when it ends
+        raise
     return threads
 
 
