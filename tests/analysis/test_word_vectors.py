@@ -325,6 +325,11 @@ def test_a_file_that_was_made_meanwhile_is_kept(name: str, tmp_path: Path) -> No
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_a_path_in_place_of_a_corpus_is_refused(model: Embedder) -> None:
+    with pytest.raises(ElmoError, match=r"^`corpus`: expected what Corpus\.open returns, found str$"):
+        type_vectors(model, "corpus")  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize("number", ["many", "0", "-1", "1.5"])
 def test_the_number_of_senses_is_auto_or_positive(
     number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain

@@ -339,6 +339,12 @@ def test_processes_that_were_started_otherwise_are_refused(corpus: Corpus, recip
                 require_trainable(corpus, own, None, two)
 
 
+def test_a_path_in_place_of_a_corpus_is_refused(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    with pytest.raises(ElmoError, match=r"^`corpus`: expected what Corpus\.open returns, found str$"):
+        Pretrainer("corpus", tmp_path / "run", recipe())  # pyright: ignore[reportArgumentType]
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_file_in_the_place_of_the_run_folder_is_refused(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:

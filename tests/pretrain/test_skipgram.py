@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from commands import RunMain, run
 from elmo.cli.main import cli
+from elmo.errors import ElmoError
 from elmo.pretrain import skipgram
 from elmo.pretrain.skipgram import SkipGramConfig, train_static
 from elmo.progress import show_progress
@@ -116,6 +117,11 @@ def test_options_reach_the_training(corpus: Corpus, tmp_path: Path, monkeypatch:
     options = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
     run("static", corpus.folder, tmp_path / "out.txt", *options)
     assert seen == [SkipGramConfig(**given)]
+
+
+def test_a_path_in_place_of_a_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ElmoError, match=r"^`corpus`: expected what Corpus\.open returns, found .*Path"):
+        train_static(tmp_path, tmp_path / "v.txt", SkipGramConfig())  # pyright: ignore[reportArgumentType]
 
 
 def test_settings_reach_gensim(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

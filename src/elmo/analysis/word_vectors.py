@@ -27,7 +27,7 @@ from elmo.extras import import_extra
 from elmo.progress import show_progress
 from elmo.schema import require_count
 from elmo.text.choice import is_lower_case
-from elmo.text.corpus import Corpus
+from elmo.text.corpus import Corpus, require_corpus
 
 MAX_CLUSTERED_USES = 200
 """About how many uses of a type are clustered into senses. They are drawn at random if it has more."""
@@ -92,6 +92,7 @@ def type_vectors(
         print(found.names[:10], found.vectors.shape)
         ```
     """
+    require_corpus(corpus)
     require_count("`min_count`", min_count)
     if senses != "auto":
         require_count("`senses`", senses)

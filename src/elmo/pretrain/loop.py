@@ -39,7 +39,7 @@ from elmo.pretrain.recipe import Recipe
 from elmo.pretrain.reporter import Reporter
 from elmo.pretrain.run_folder import PretrainingFolder, Start
 from elmo.pretrain.trainable import require_trainable
-from elmo.text.corpus import Corpus
+from elmo.text.corpus import Corpus, require_corpus
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.metrics import require_tensorboard
 from elmo.training.run_folder import checksum_of_examples
@@ -104,6 +104,7 @@ class Pretrainer:
         # Nothing is written before everything is checked, so that a mistake leaves no folder behind.
         if tensorboard:
             require_tensorboard()
+        require_corpus(corpus)
         folder, heldout = Path(folder), list(heldout)
         require_heldout(heldout)
         if start is not None:

@@ -20,7 +20,7 @@ from elmo.extras import import_extra
 from elmo.formats.word_vectors import require_word_vector_target, write_word_vectors
 from elmo.progress import show_progress
 from elmo.schema import require_count, require_seed
-from elmo.text.corpus import Corpus
+from elmo.text.corpus import Corpus, require_corpus
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -83,6 +83,7 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
             folder does not, or its ending is that of another format.
     """
     gensim = import_extra("gensim.models", "training static word vectors")
+    require_corpus(corpus)
     require_word_vector_target(path)
     corpus.verify()  # an error in the thread in which gensim reads would never be seen
     counts = corpus.count_types()

@@ -370,3 +370,9 @@ def _check_description(path: Path, description: dict[str, Any]) -> None:
     own = description_checksum(description)  # corpora from older versions do not store it
     if wrong or description.get(DESCRIPTION_CHECKSUM, own) != own:
         raise ElmoError(f"{path}: is damaged (its checksum does not match its contents); {_AGAIN}")
+
+
+def require_corpus(corpus: object) -> None:
+    """Raise an ElmoError for what is no corpus, such as the path of its folder."""
+    if not isinstance(corpus, Corpus):
+        raise ElmoError(f"`corpus`: expected what Corpus.open returns, found {type(corpus).__name__}")
