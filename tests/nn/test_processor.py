@@ -161,3 +161,27 @@ def test_a_thread_goes_on_when_the_main_one_has_ended(package: str, uses: str) -
     if package == "torch":
         expected += "[(0, 1), (1, 1)] 4\n"
     assert (done.stdout, done.stderr) == (expected, "")
+
+
+IN_A_DAEMON = """
+import threading
+from elmo.nn.processor import run_in_threads, use_threads
+
+def go_on():
+    threading.main_thread().join()
+    try:
+        run_in_threads(lambda number, num_threads: number, 2)
+    except RuntimeError as error:
+        print(error)
+
+use_threads(2)
+daemon = threading.Thread(target=go_on, daemon=True)
+daemon.start()
+threading.Thread(target=daemon.join).start()
+"""
+
+
+def test_a_daemon_thread_does_not_go_on_when_the_main_one_has_ended() -> None:
+    """Python doesn't wait for it, and the process would abort if torch still computed in it then."""
+    done = subprocess.run([sys.executable, "-c", IN_A_DAEMON], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("cannot schedule new futures after interpreter shutdown\n", "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -145,10 +146,15 @@ def submit(threads: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any)
 
 
 def means_ending(error: RuntimeError) -> bool:
-    """Return whether a pool of threads has refused work because Python is ending."""
+    """Return whether a pool of threads has refused work because Python is ending, but waits for this thread.
+
+    It doesn't wait for a daemon thread, which therefore has to end by the error: if torch still computed in it when
+    Python is gone, the process would abort.
+    """
     # That it can't start a thread is a RuntimeError, too. The rest is "after interpreter shutdown", or only "after
     # shutdown" once a thread of the pool has seen that Python is ending.
-    return str(error).startswith("cannot schedule new futures after")
+    refused = str(error).startswith("cannot schedule new futures after")
+    return refused and not threading.current_thread().daemon
 
 
 @cache
