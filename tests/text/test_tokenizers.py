@@ -30,6 +30,7 @@ from elmo.text.tokenizers import (
     language_of,
     locate,
 )
+from pages import ROOT
 
 PTB = {
     "I can't, won't, don't and cannot.": "I ca n't , wo n't , do n't and can not .",
@@ -414,7 +415,7 @@ def test_messages_and_docs_name_every_kind():
     choices = "whitespace, ptb, words, chars, spacy:LANGUAGE, stanza:LANGUAGE, icu:LANGUAGE or MODULE:FUNCTION"
     assert str(refused.value) == f"tokenizer 'moses' is unknown; choose {choices}"
     assert all(f'"{kind}"' in (get_tokenizer.__doc__ or "") for kind in KINDS)
-    page = (Path(__file__).parents[2] / "docs" / "text.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "text.md").read_text(encoding="utf-8")
     assert all(f"`{kind.removesuffix('LANGUAGE')}" in page for kind in KINDS[:-1])
 
 
@@ -437,7 +438,7 @@ def test_spacy_tokens_contain_no_whitespace(monkeypatch):
             raise ImportError(f"[E048] Can't import language {language}")
         pieces = re.compile(r"\w+ \w+|\s+|\S")
         return types.SimpleNamespace(
-            tokenizer=lambda text: [types.SimpleNamespace(text=piece) for piece in pieces.findall(text)]
+            tokenizer=lambda text: [types.SimpleNamespace(text=p[0], idx=p.start()) for p in pieces.finditer(text)]
         )
 
     monkeypatch.setitem(sys.modules, "spacy", types.SimpleNamespace(blank=blank))

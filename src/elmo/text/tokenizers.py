@@ -312,12 +312,12 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
         ) from None
 
     def tokenize(sentence: str) -> list[str]:
-        # spaCy makes tokens of extra whitespace, and in some languages its tokens contain whitespace.
-        if (encodable := _SURROGATES.sub("\ufffd", sentence)) == sentence:
-            return [part for token in tokenizer(sentence) for part in token.text.split()]
-        # spaCy encodes its tokens, which lone surrogates can't be. So it reads another character in their places.
-        places = [(token.idx, token.idx + len(token.text)) for token in tokenizer(encodable)]
-        return [part for start, end in places for part in sentence[start:end].split()]
+        # spaCy encodes its tokens, which lone surrogates can't be. So it reads another character in their places, and
+        # only says where the tokens are.
+        found = tokenizer(_SURROGATES.sub("\ufffd", sentence))
+        texts = (sentence[token.idx : token.idx + len(token.text)] for token in found)
+        # It makes tokens of extra whitespace, and in some languages its tokens contain whitespace.
+        return [part for text in texts for part in text.split()]
 
     return _OfLanguage(f"spacy:{language}", tokenize)
 
