@@ -1,0 +1,68 @@
+"""A pretraining run reports how far it is, and how it ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from commands import RunMain
+from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.recipe import Recipe
+from elmo.text.corpus import Corpus
+from elmo.training.metrics import read_rows
+from elmo.training.recipes import write_recipe
+from running import train
+
+
+def test_a_small_vocabulary_has_a_perplexity_without_heldout_text(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
+) -> None:
+    """A vocabulary that is no larger than the sample is scored as a whole."""
+    monkeypatch.chdir(tmp_path)
+    for number, end in (
+        (43, r"training loss [\d.]+, perplexity [\d.]+/[\d.]+$"),
+        (42, r"training loss [\d.]+ \(sampled\)$"),
+    ):
+        write_recipe(recipe(max_steps=5, n_negative_samples_batch=number), Path("recipe.yaml"))
+        command = ["pretrain", str(corpus.folder), f"run{number}", "--recipe", "recipe.yaml", "--device", "cpu"]
+        assert re.search(end, run_main(command)[1].strip())
+
+
+def test_an_end_moved_to_where_a_run_was_stopped_is_reported_once(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Starting the run again writes no further row, however often that is done."""
+    train(corpus, tmp_path / "run", recipe(max_steps=10, log_every_steps=5), stop_after=8)
+    for _ in range(3):
+        Pretrainer(corpus, tmp_path / "run", recipe(max_steps=8, log_every_steps=5), device="cpu").train()
+    assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.csv")] == [5, 8]
+
+
+def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
+    corpus: Corpus,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run_main: RunMain,
+) -> None:
+    """A line is due after each step here. The last line has the loss, and it says "3 steps" rather than "3 of 2" if the
+    end was moved back to step 2."""
+    monkeypatch.setattr("elmo.pretrain.reporter.LINE_SECONDS", 0.0)
+    write_recipe(recipe(loss="full"), tmp_path / "recipe.yaml")
+    run = tmp_path / "run"
+    command = ["pretrain", str(corpus.folder), str(run), "--recipe", str(tmp_path / "recipe.yaml"), "--device", "cpu"]
+    code, out, err = run_main([*command, "--max-steps", "3"])
+    figures = r"[\d,]+ tokens/s, loss \d+\.\d{3}, perplexity [\d.]+/[\d.]+, \d\d:\d\d left"
+    assert code == 0
+    name = re.escape(str(run))
+    assert re.fullmatch("".join(rf"elmo: {name}: step {step} of 3, {figures}\n" for step in (1, 2, 3)), err)
+    end = r"steps, [\d.]+ minutes, training loss (\d+\.\d{3}), perplexity [\d.]+/[\d.]+\n"
+    found = re.fullmatch(rf"{name}: 3 of 3 {end}", out)
+    assert found
+    assert float(found[1]) == pytest.approx(read_rows(run / "metrics.csv")[-1]["loss"], abs=1e-3)
+    code, out, err = run_main([*command, "--max-steps", "2"])
+    assert (code, err) == (0, "")
+    assert re.fullmatch(rf"{name}: 3 {end}", out)
