@@ -9,8 +9,8 @@ class ElmoError(ValueError):
     """Raised for bad input. The message is one sentence that says what is wrong, where, and what to do.
 
     Arguments stand in backticks, as in "pass `overwrite=True`", unlike the keys of recipes and files. The command line
-    prints the message with options in place of arguments ("pass --overwrite"), and exits with status 2. Any other
-    exception is a bug in the package.
+    prints the message with options in place of arguments ("pass --overwrite"), and exits with status 2. Apart from
+    errors of the system (a full disk, or too little memory), any other exception is a bug in the package.
     """
 
 

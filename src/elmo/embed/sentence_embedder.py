@@ -271,9 +271,9 @@ class SentenceEmbedder(ABC):
     def tokenize(self, text: str, *, tokenizer: str | None = None, language: str | None = None) -> list[list[str]]:
         """Cut a raw text as the model's training text was cut, into what `embed` takes.
 
-        There is a warning if another program had tokenized the training text, or if the rules for sentences of its
-        language are not installed. The first text of at least eight tokens gets one if far more of them are unknown to
-        the model than of the training text, as in another language.
+        There is a warning if this text looks raw although another program had tokenized the training text, or if the
+        rules for sentences of its language are not installed. The first text of at least eight tokens also gets one if
+        its share of tokens unknown to the model is far above that of the training text, as in another language.
 
         Args:
             text: Raw text of any number of sentences and lines. No sentence goes beyond a line, unless the lines of the

@@ -138,9 +138,9 @@ def save_bilm(model: Model, folder: str | Path) -> None:
     """Write `lm_weights.hdf5` and `options.json`, which the published toolkits read, and the vocabulary, if any.
 
     A full softmax goes into the weight file too, under `softmax/`, which those toolkits ignore. The format can't store
-    an adaptive softmax (which is left out with its vocabulary), scalar mixes or a warm state; a `UserWarning` names
-    each of these that is left out. How the training text was cut goes into `options.json`, whose other readers ignore
-    keys that they don't know.
+    an adaptive softmax (which is left out with its vocabulary), scalar mixes, stored token vectors or a warm state; a
+    `UserWarning` names each of these that is left out. How the training text was cut goes into `options.json`, whose
+    other readers ignore keys that they don't know.
 
     Args:
         model: The model.

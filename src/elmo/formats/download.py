@@ -261,7 +261,7 @@ def _ask(address: str, headers: dict[str, str]) -> tuple[int | None, str, str | 
 
 @contextmanager
 def _opened(address: str, headers: dict[str, str]) -> Generator[Any]:
-    """Open an address with the HTTP library of huggingface-hub: httpx, or before its version 1.0 requests."""
+    """Open an address with the HTTP library of huggingface-hub (`http_errors` says which)."""
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
 

@@ -183,8 +183,8 @@ def save_native(
     """Write a native model folder. The files get their names only once all of them are complete.
 
     Args:
-        model: The model; everything in it is written except `token_vectors`, and `types` if `storage` changes the
-            weights.
+        model: The model; everything in it is written except `token_vectors`, and `types` that do not belong to the
+            weights as they are stored.
         folder: The folder, which is made if necessary.
         figures: Facts about the training for a new card and for `training.json`. Without them, the model keeps its own
             card and figures.

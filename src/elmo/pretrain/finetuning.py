@@ -286,7 +286,7 @@ def finetune_on_corpus(
     if softmax_config is not None:
         start, frozen = Model(model.bilm, text=model.text), replace(recipe, training=softmax_config)
         first = Pretrainer(corpus, folder / "softmax", frozen, start=start, freeze_bilm=True, device=device)
-        # The second run has begun with this softmax, which must stay as it is even if `config` now allows more steps.
+        # The second run has begun with this softmax, which must stay as it is even if settings now allow more steps.
         if (folder / "run").exists():
             model = first.result
         else:

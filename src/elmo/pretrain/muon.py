@@ -30,7 +30,8 @@ size (Liu et al. 2025)."""
 class Muon(torch.optim.Optimizer):
     """Muon with Nesterov momentum and decoupled weight decay.
 
-    It differs from torch's Muon only in how the orthogonal part is computed: see `orthogonalize`.
+    Its steps are those of torch's Muon with `adjust_lr_fn="match_rms_adamw"`, except for how the orthogonal part is
+    computed (see `orthogonalize`).
 
     Args:
         parameters: The matrices to train. The state of each must be set before the first step, as `make_optimizer`

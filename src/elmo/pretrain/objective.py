@@ -166,8 +166,8 @@ class Objective(nn.Module):
                     make_recurrence(stack, B, T, len(masks[0][:-1]), batch.device) for stack in self.bilm.directions
                 ]
             vectors = self._encode(batch.characters)
-        # The graph is cut between the char encoder and the directions, so that both can run backward at once. Each
-        # ends at a copy of its own, and the char encoder gets the sum of their gradients at the end.
+        # The graph is cut after the char encoder, so that both directions can run backward at the same time.
+        # Each gets detached vectors of its own. The sum of their gradients goes to the char encoder at the end.
         ends = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in range(num)]
 
         def run(number: int) -> tuple[Tensor, LSTMState]:

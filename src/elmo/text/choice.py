@@ -236,7 +236,7 @@ class Sample(NamedTuple):
 
 
 def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> Sample | None:
-    """Return the beginning of a text without consuming it; None if it comes from a pipe with a name.
+    """Return the beginning of a text without consuming it; None if it can't be looked at, as in a named pipe.
 
     It is that of the first file that has marks. If none of the first `SAMPLE_FILES` has any, it is that of the first
     file that is not blank.

@@ -88,9 +88,10 @@ def split_word(line: str, where: str, expected: int) -> list[str] | None:
 
 @dataclass
 class ConlluSentence:
-    """The words of a sentence, each with its place in the text of the file, the line where it begins, and its id.
+    """The words of a sentence, the line of the file where it begins, and its id.
 
-    Spaces in words are `_` (see `without_spaces`).
+    Each word comes with its start and end in the text that `conllu_sentences` was given. Spaces in words are `_` (see
+    `without_spaces`).
     """
 
     line: int

@@ -110,8 +110,8 @@ def prepare(
         The opened corpus.
 
     Raises:
-        ElmoError: If a setting or an input is invalid, the text yields no vocabulary, `folder` holds anything else,
-            or another process is creating it.
+        ElmoError: If a setting or an input is invalid, the text yields no vocabulary, `folder` exists and is anything
+            but this corpus, or another process is creating it.
     """
     folder, paths = Path(folder), expand(inputs)
     text = text or layout_by_name(paths)

@@ -155,10 +155,11 @@ def read_all(path: str | Path, reading: Reading = PLAIN) -> list[list[str]]:
 
 
 def read_text_blocks(path: str | Path, reading: Reading, advance: Advance | None = None) -> Iterator[TextBlock]:
-    r"""Yield the text of a file in blocks of whole lines and, if paragraphs are wrapped, of whole paragraphs.
+    r"""Yield the text of a file in blocks of whole lines.
 
-    Joined by `\n`, the blocks are the text of the file. They are what `tokenize_block` takes. It does the rest of the
-    work and can run in another process.
+    Blocks of wrapped text end where a paragraph ends, and those of CoNLL-U where a sentence does, unless it is longer
+    than `MAX_PARAGRAPH`. Joined by `\n`, the blocks are the text of the file. They are what `tokenize_block` takes,
+    which does the rest of the work and can run in another process.
     """
     blocks = read_blocks(path, reading.encoding, advance)
     line, start = 1, 0

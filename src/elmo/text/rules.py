@@ -213,8 +213,9 @@ def split_sentences(paragraph: str, language: str | None = None) -> list[str]:
 
     Args:
         paragraph: Raw text.
-        language: The code of its language, such as "de". If it is not English and the package `sentencex` is installed,
-            that decides by the abbreviations and the dates of the language. Still no sentence begins in lower case.
+        language: The code of its language, such as "de". If our own rules are not for it and the package `sentencex` is
+            installed, that decides by the abbreviations and the dates of the language. Even then, no sentence begins in
+            lower case.
 
     Raises:
         ElmoError: If the language is not a code, or the paragraph not a string.

@@ -39,7 +39,9 @@ class AttemptFiles:
     forgotten: tuple[str, ...] = ()
 
     def is_run_folder(self, folder: Path) -> bool:
-        """Return whether a folder is a run folder, or else one that any run may begin in: it is empty or not there.
+        """Return whether a folder is a run folder. If it is not, any run may begin in it.
+
+        It then does not exist, is empty, or holds only what an attempt may write before its first mark.
 
         Raises:
             ElmoError: If the folder holds something else.
