@@ -207,7 +207,7 @@ _WEB_PAGE = re.compile(
 )
 """The beginning of HTML, perhaps after a byte-order mark, a declaration of XML and comments.
 
-Of these, none is tried twice (`*+`): there are more ways to divide them than time to try them all.
+The possessive `*+` never goes back to divide these in another way, because trying all ways could take forever.
 """
 
 

@@ -81,7 +81,7 @@ def require_file(path: Path) -> None:
 
 
 def require_existing_file(path: Path) -> None:
-    """Check that `path` is a regular file that is there, as `require_file` does for others."""
+    """Check that `path` is a regular file, as `require_file` does, and that it exists."""
     require_file(path)
     if not path.exists():
         raise ElmoError(f"{path}: no such file")

@@ -153,7 +153,7 @@ def arrays_of_state(state: States) -> dict[str, AnyArray]:
 
 
 def files_that_fit(folder: Path, bilm: str) -> list[str]:
-    """Return the names of files in a folder that belong to a biLM and may be missing, and are not its mixes.
+    """Return the names of a folder's optional files, except its mixes, that belong to a biLM.
 
     A damaged file belongs to no biLM.
 

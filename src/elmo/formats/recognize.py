@@ -42,8 +42,8 @@ READS = (
     "(encoder.pkl, token_embedder.pkl), or an archive of one of these"
 )
 BILM = (CHARACTERS, "RNN_0", "rnn")
-"""The top-level names of a biLM in an HDF5 file. A biLM that reads whole words does not have the first one, and the
-last one takes the place of the second in one of a single direction that bilm-tf exported."""
+"""The top-level names of a biLM in an HDF5 file. A biLM that reads whole words lacks the first. One of a single
+direction that bilm-tf exported has the last instead of the second."""
 
 PARTS = (*BILM, "softmax", EMBEDDING)
 """The top-level names of an HDF5 file that show which parts of a model it contains."""

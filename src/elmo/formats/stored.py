@@ -234,8 +234,8 @@ def _filled(make: Callable[[], M], weights: Weights) -> M:
     with torch.device("meta"), NoRandomNumbers():
         module = make()
     # Copies of the arrays, because rounding in later computations depends on the alignment of a tensor's memory, which
-    # NumPy does not promise. `assign`, because parameters on the meta device have no memory to copy into. It takes over
-    # that the copies have no gradient.
+    # NumPy does not promise. `assign`, because parameters on the meta device have no memory to copy into. Parameters
+    # that were assigned require no gradient, as the copies don't.
     module.load_state_dict({name: torch.tensor(array, device="cpu") for name, array in weights.items()}, assign=True)
     module.requires_grad_(True)
     return module

@@ -55,7 +55,7 @@ def load_tensorflow(prefix: Path, *, with_softmax: bool = True) -> Model:
 def indexes_in(folder: Path) -> list[Path]:
     """Return the index files of the checkpoints in a folder.
 
-    The names of folders that `elmo index` makes often end as theirs do.
+    Folders that `elmo index` made are left out, since their names often have the same ending.
     """
     return [path for path in folder.glob(f"*{INDEX}") if not (path / "index.json").is_file()]
 

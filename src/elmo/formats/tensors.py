@@ -124,9 +124,9 @@ def require_few_mixes(path: Path, num_mixes: int) -> None:
 
 
 def require_mix(where: str, array: NDArray[np.float32]) -> None:
-    """Refuse scores and scales of mixes that make no mix. `where` names the tensor.
+    """Refuse scores and scales of mixes that are not finite. `where` names the tensor.
 
-    They may be of any size: with scores of -9e10 for all layers but one, AllenNLP's documentation chooses that one.
+    Finite ones may have any size: with scores of -9e10 for all layers but one, AllenNLP's documentation chooses that.
     """
     if not np.isfinite(array).all():
         raise ElmoError(f"{where}: contains a number that is not finite; the file is damaged")

@@ -35,8 +35,8 @@ _BLOCK = 1 << 20
 """How many bytes are read at a time."""
 
 _END, _LOCATOR, _LARGE_END = (b"PK\5\6", 22), (b"PK\6\7", 20), (b"PK\6\6", 56)
-"""The records at the end of a zip, their first bytes and their sizes: the last one; one before it, if there is one of
-the third kind, which says where that is; and the third kind, which takes the place of the last one in large files."""
+"""The records at the end of a zip, each with its first bytes and its size: the last one; the locator before it, which
+says where the third one is; and the third one, whose values count in large files. Small files lack these two."""
 
 _ZIP = b"PK\x03\x04"
 _OLD_PICKLES = 5

@@ -223,7 +223,7 @@ def note_on_sentences(text: str, language: str | None) -> str | None:
 
 
 def _has_no_spaces(text: str) -> bool:
-    """Return whether a text without marks is raw: proteins, or a script without spaces. With them, it may be either."""
+    """Return whether no line of a text has spaces. Without marks, it is then raw: proteins, or a spaceless script."""
     stripped = text.strip()
     return bool(stripped) and not any(map(str.isspace, stripped.replace("\n", "")))
 

@@ -138,7 +138,7 @@ class Corpus:
     def cut_after(self, known: TextConfig | None) -> TextConfig:
         """Return how text is to be cut for a model that was trained on this corpus: like the corpus.
 
-        If that had been tokenized, nobody knows how. Then what was known before still holds.
+        If another program tokenized the corpus, nobody knows how. What was known before then still holds.
 
         Args:
             known: What was known of the model that the training began with, if anything.

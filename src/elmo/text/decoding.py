@@ -139,7 +139,7 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
     """Return a function that decodes block after block, and names a line that is too long or that it can't decode."""
     check_encoding(encoding)
     decoder = codecs.getincrementaldecoder(encoding)()
-    num_lines = length = 0  # of the lines before, and of the one that has not ended yet in characters
+    num_lines = length = 0  # complete lines so far, and characters of the line that has not ended yet
     is_utf8 = False  # whether a character has shown that the text is UTF-8
 
     def decode(data: bytes) -> str:
@@ -187,10 +187,10 @@ def _is_unicode(encoding: str) -> bool:
 
 
 def _count_beyond_ascii(data: bytes) -> int:
-    """Count the characters that are not ASCII in bytes that are UTF-8, of which the last may be cut off; 0 if not.
+    """Count the characters of UTF-8 bytes that are not ASCII. The last may be cut off. Bytes that are not UTF-8 give 0.
 
-    Encodings with one byte a character decode anything. A text of them that is not English has next to no pair of
-    characters that would be one of UTF-8, and other pairs everywhere.
+    Encodings of one byte per character can decode any bytes, so they don't notice UTF-8. But a text in one of them
+    that is not English is hardly ever valid UTF-8.
     """
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(data)

@@ -93,7 +93,7 @@ class _PutBack(io.RawIOBase):
 
     def __init__(self, head: bytes, rest: TextIO) -> None:
         self._head = head
-        self._rest = rest  # not only its bytes, since they are closed when nothing refers to this any more
+        self._rest = rest  # and not only its bytes, which it closes when nothing refers to it any more
 
     def readable(self) -> bool:
         return True

@@ -29,7 +29,8 @@ from elmo.text.reading import Reading, TextBlock, read_text_blocks, tokenize_blo
 _handing_over = threading.Lock()
 """Held by a worker process all the time except while it tokenizes.
 
-The process may be ended only meanwhile: if it ended in handing over a result, the main process would wait for the rest.
+It may be ended only while it tokenizes: if it ended while it hands over a result, the main process would wait for the
+rest.
 """
 
 
@@ -74,7 +75,7 @@ def tokenize_files(
     if workers == 1 or (reading.tokenizer == "whitespace" and reading.text == "sentences"):
         yield from (_placed(numbered, *tokenize_block(numbered[1], reading)) for numbered in blocks)
         return
-    # A short text, such as that of a few letters, is finished before a process has started.
+    # A short text, such as a few pages, is finished before another process has even started.
     first: list[_NumberedBlock] = []
     size = 0
     for numbered in blocks:

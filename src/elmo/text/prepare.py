@@ -364,7 +364,7 @@ def _without_names(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_no_file(folder: Path) -> None:
-    """Raise ElmoError if a corpus is to be made in a file: that of a text, if the folder was forgotten."""
+    """Raise ElmoError if the folder for a corpus is a file: probably the text, because the folder was forgotten."""
     if folder.is_file():
         raise ElmoError(f"{folder}: exists already, as a file; name the folder of the corpus first, and then the text")
 
