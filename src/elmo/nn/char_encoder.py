@@ -128,7 +128,7 @@ class CharEncoder(nn.Module):
 
     def filters(self) -> Filters:
         """Compute the tables of the convolutions from the current weights."""
-        # Through the module instead of its weight alone, whose `padding_idx` keeps row 0, the mask's, without gradient.
+        # Calling the module, unlike using its weight, keeps row 0 (the mask's) without gradient by its `padding_idx`.
         alphabet = self.embedding(torch.arange(self.embedding.num_embeddings, device=self.embedding.weight.device))
         tables: list[Tensor] = []
         biases: list[Tensor] = []
@@ -182,8 +182,8 @@ class Filters(NamedTuple):
         sizes = [(len(block), length + widest) for block, length in zip(blocks, longest, strict=True)]
         maxima: list[Tensor] = []
         for table, bias in zip(self.tables, self.biases, strict=True):
-            # Bias and activation come after the maximum, which they don't move because they rise: so they are computed
-            # once per filter instead of once per window.
+            # Bias and activation come after the maximum. They never fall as their input rises, so the maximum stays in
+            # the same window, and they can be computed once per filter instead of once per window.
             found = _WindowMaximum.apply(table, characters, lengths, sizes)
             maxima.append(found + bias)  # pyright: ignore[reportOperatorIssue]
         return ACTIVATIONS[self.activation](torch.cat(maxima, dim=1))
@@ -334,7 +334,7 @@ class WordCharEncoder(CharEncoder):
     """
 
     def __init__(self, config: CharCNNConfig, num_characters: int, num_words: int, word_dim: int, out_dim: int) -> None:
-        # As wide as its filters, so that there is no projection of its own: it is applied to both parts together.
+        # Given the width of its filters, the base class makes no projection: `joint_projection` maps both parts.
         super().__init__(config, config.num_filters)
         self.embedding = nn.Embedding(num_characters, config.embedding.dim, padding_idx=0)
         self.words = nn.Embedding(num_words, word_dim) if word_dim else None

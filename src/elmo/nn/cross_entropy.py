@@ -25,7 +25,7 @@ CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 20, 1 << 26
 and for the other direction's scores; on a GPU 256 MB."""
 
 FEWEST_ROWS = 128
-"""Where fewer rows fit, up to twice as many scores are held, since each block of rows goes through all weights."""
+"""If fewer rows than this fit into a block, it may hold up to twice as many scores: each block reads all weights."""
 
 
 def cross_entropy(

@@ -118,7 +118,7 @@ def run_together(work: Callable[[int], T], num: int, device: torch.device) -> li
             return [work(number) for number in range(num)]
         return run_all(threads, work, num)
     finally:
-        # `set_num_threads` in a worker also changes the number with which threads start that torch has not seen yet.
+        # `set_num_threads` in a worker also sets the number for all threads that torch has not seen yet.
         torch.set_num_threads(num_threads)
 
 
@@ -173,7 +173,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _take_threads(num_threads: int) -> None:
-    # torch learns a thread's number at the thread's first question. Without this call that would be its first parallel
-    # operation, and that would take the number that any thread set last, whatever is set here.
+    # torch initializes a thread's number when the thread first asks for it. Without this call, its first parallel
+    # operation would do so, and take the number that any thread set last, whatever is set here.
     torch.get_num_threads()
     torch.set_num_threads(num_threads)

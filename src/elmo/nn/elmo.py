@@ -102,8 +102,8 @@ class ElmoModule(nn.Module):
             inputs: Character ids (…, T, C) as `batch_to_ids` gives them, zeros at padding. C is the number of
                 characters that the model reads per word. It may be None if all of `word_inputs` are known.
             word_inputs: The same tokens as numbers of the words that the module was given, (…, T), zeros at padding.
-                If all of them are known, `inputs` is not read; if one is not, or the module has no words, only `inputs`
-                is. The vectors are the same either way.
+                If all of them are known, `inputs` is not read. If one is not, or the module has no words, only `inputs`
+                is read. The vectors are the same either way.
 
         Returns:
             `elmo_representations`, a list of (…, T, D) tensors with zeros at padding, and `mask`, (…, T) bool. With

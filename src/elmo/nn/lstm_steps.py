@@ -246,8 +246,8 @@ class _Steps(NamedTuple):
             return
         weight_ih, weight_hh, weight_hr = self._rounded(d_gates.dtype)
         in_size, steps = weight_ih.shape[1], step_slices(self.batch_sizes)
-        # What flows from step to step. Rows that have no token at a step keep the zeros with which they begin, since
-        # the loop runs backward: a row is reached first at its own last token.
+        # The gradient that flows from step to step. The loop runs backward, so a row keeps its initial zeros until the
+        # loop reaches the row's last token.
         d_h = torch.zeros_like(outputs[: len(cell)])
         for number in reversed(range(len(steps))):
             now, rows = steps[number], self.batch_sizes[number]
@@ -280,10 +280,10 @@ class _Steps(NamedTuple):
 
 
 def _apart(part: Tensor) -> Tensor:
-    """Return some columns of a matrix in memory of their own, if torch's products would read others as well.
+    """Return some columns of a matrix, copied if torch's products would also read numbers of the columns after them.
 
-    On processors with AMX, those of bfloat16 (torch 2.13) read a few numbers after each row. They multiply them by 0,
-    but what is not computed yet may be NaN.
+    On processors with AMX, products of bfloat16 (torch 2.13) read a few numbers beyond each row. They multiply these by
+    0, which doesn't help if one is NaN, as memory that is not written yet may be.
     """
     return part.contiguous() if part.dtype == torch.bfloat16 and part.is_cpu else part
 

@@ -12,8 +12,8 @@ class LayerMemory:
     """The large tensors of one layer, kept from one batch to the next.
 
     Asking the system for fresh memory at every step of a training took a twelfth of the time of `small`. Code that
-    keeps such a memory must finish the backward pass of a batch before the forward pass of the next, which writes over
-    what the last one left: the outputs of the layer and the gradients of its weights are gone, too. For the same
+    keeps such a memory must finish the backward pass of a batch before the forward pass of the next, which overwrites
+    all that the last one left, including the outputs of the layer and the gradients of its weights. For the same
     reason, a batch can have only one backward pass. A layer that is given no memory takes fresh memory in each pass.
     """
 
@@ -23,7 +23,8 @@ class LayerMemory:
     def take(self, name: str, shape: tuple[int, ...], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Return the tensor `name` of a shape, on the device and of the type of `like` unless `dtype` is given.
 
-        It is a part of what is kept, since batches differ in their number of words.
+        It is a view of a kept tensor that may be larger, since batches differ in their number of words, and holds
+        whatever was last written there.
         """
         wanted, kept, size = dtype or like.dtype, self._tensors.get(name), math.prod(shape)
         if kept is None or kept.numel() < size or (kept.dtype, kept.device) != (wanted, like.device):

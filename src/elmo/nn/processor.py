@@ -146,13 +146,13 @@ def submit(threads: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any)
 
 
 def means_ending(error: RuntimeError) -> bool:
-    """Return whether a pool of threads has refused work because Python is ending, but waits for this thread.
+    """Return whether a pool of threads has refused work because Python is ending, and Python waits for this thread.
 
-    It doesn't wait for a daemon thread, which therefore has to end by the error: if torch still computed in it when
+    Python doesn't wait for a daemon thread, which has to end by the error instead: if torch still computed in it when
     Python is gone, the process would abort.
     """
-    # That it can't start a thread is a RuntimeError, too. The rest is "after interpreter shutdown", or only "after
-    # shutdown" once a thread of the pool has seen that Python is ending.
+    # A thread that can't be started gives a RuntimeError, too. After these words, the message goes on with "interpreter
+    # shutdown", or only "shutdown" once a thread of the pool has seen that Python is ending.
     refused = str(error).startswith("cannot schedule new futures after")
     return refused and not threading.current_thread().daemon
 

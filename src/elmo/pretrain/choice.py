@@ -17,7 +17,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class _Size:
-    """A recipe for texts of fewer than `below` tokens, with what is different in it for these."""
+    """A recipe for texts of fewer than `below` tokens, and the settings that are changed in it for them."""
 
     below: float
     name: str

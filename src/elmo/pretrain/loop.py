@@ -232,7 +232,8 @@ class Pretrainer:
                 if self.progress.seconds - saved > 60 * self.recipe.training.checkpoint_every_minutes:
                     self.save()
                     saved = self.progress.seconds
-            # Steps are unreported if the end was moved to where the run was stopped; held-out text may also be new.
+            # If a setting has moved the end to the step where the run was stopped, no row reports its last steps yet.
+            # Held-out text may also be new.
             is_end_new = self.is_done and self._has_unreported
             if is_end_new:
                 self._report(reporter)
@@ -297,8 +298,8 @@ class Pretrainer:
         """Measure the perplexity of held-out text, and keep the weights if it is the best so far.
 
         Measuring may take minutes, and a machine that sends SIGTERM leaves only seconds until it kills the process, so
-        a request to stop ends it. With a `training.patience` it is finished nevertheless: without it the run would not
-        go on as if never stopped.
+        a request to stop ends the measurement. With a `training.patience` it is finished nevertheless, because a run
+        without it would not go on as if it had never been stopped.
 
         Returns:
             The perplexity, or None if a stop was requested before the end.
@@ -310,7 +311,7 @@ class Pretrainer:
         if found is not None:
             progress.heldout_perplexity, progress.heldout_step = found.mean, progress.step
             progress.heldout_text = self._heldout_text
-            self._keep_best(found.mean)  # it measures the same text at each step, and each step once
+            self._keep_best(found.mean)  # with a patience, the text is always the same, and no step is measured twice
         return found
 
     def _is_due(self, every: int | None) -> bool:

@@ -88,8 +88,8 @@ def make_optimizer(
     """
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     rate, decay, rows = training.learning_rate, training.weight_decay, set(row_sparse)
-    # A fused step is one pass over memory, where torch's others make several. Sparse gradients have none. On a GPU
-    # torch's default takes all parameters together, which False would forbid.
+    # A fused step is one pass over memory, where torch's others make several. There is none for sparse gradients. On a
+    # GPU, torch updates all parameters together by default (None), which False would forbid.
     fused = True if all(p.is_cpu for p in trained.values()) else None
     if training.optimizer == "adagrad":
         start = training.initial_accumulator_value

@@ -165,7 +165,7 @@ def score_sentences(
 
 
 def require_heldout(sentences: Sequence[Sequence[str]]) -> None:
-    """Refuse held-out text whose perplexity can't be measured. No sentences at all are accepted.
+    """Refuse held-out text whose perplexity can't be measured. An empty list passes: it means no such text.
 
     Raises:
         ElmoError: If a sentence is not a list or an array of strings, or there is no token except `<S>` and `</S>`.

@@ -72,8 +72,9 @@ class Processes:
                 )
             torch.cuda.set_device(place)
         if not dist.is_initialized():
-            # Functions of this module have the group of the time of its import as a default. torch's optimizers import
-            # it, and the group would outlive `leave`, with threads that can abort a process that has come to its end.
+            # The functions of this module have the group that exists at its import as a default argument. torch's
+            # optimizers import it. If they were the first to do so, the group would outlive `leave`, with threads that
+            # can abort a process that has come to its end.
             import_module("torch.distributed.nn.functional")
             # NCCL exchanges what is on GPUs, such as gradients, and gloo what is on the CPU, such as numbers to `sum`.
             dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo", timeout=_LONGEST_WAIT)

@@ -52,9 +52,9 @@ class AttemptFiles:
         return self.marks[0] in names
 
     def may_be_forgotten(self, folder: Path) -> bool:
-        """Return whether a run folder has nothing but what an attempt leaves that trained nothing.
+        """Return whether a run folder holds only what is left of an attempt that trained nothing.
 
-        Without all marks it could be a folder of the user's that happens to hold a file of that name.
+        A folder that lacks some of the marks could be the user's own, and happen to hold a file of such a name.
         """
         return {*self.marks} <= names_in(folder) <= {*self.marks, *self.unmarked, *self.others, METRICS, BOARD}
 
