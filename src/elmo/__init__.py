@@ -55,9 +55,9 @@ def _end_kernels() -> None:
         kernel.end()
 
 
-# When Python ends, kernels keep their threads from Python, whose memory is going. Functions are called from the last
-# registered one to the first. So those that a program registers after it imported elmo may still wait for a thread that
-# computes. Those of before must not: the thread would not come back.
+# When Python ends, threads of the kernels must not go back to it, because its memory is being freed: they wait for the
+# end of the process. Exit functions run in the reverse order of registration. So those that a program registers after
+# it imported elmo may still wait for a thread that computes. Earlier ones must not: the thread would not come back.
 atexit.register(_end_kernels)
 
 # So the help of the command needn't wait for torch.

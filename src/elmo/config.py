@@ -181,7 +181,7 @@ class BiLMConfig:
 
 @dataclass(frozen=True)
 class TextConfig:
-    """How the text that a model was trained on was cut, which other text for the model is cut by, too.
+    """How the training text of a model was cut. Other text for the model is cut in the same way.
 
     Attributes:
         tokenizer: The name of the tokenizer (see `elmo.get_tokenizer`); "whitespace" for text that had been tokenized.

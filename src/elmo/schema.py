@@ -210,7 +210,7 @@ def require_share(name: str, value: float) -> None:
 
 
 def require_text(name: str, value: object) -> None:
-    """Raise an ElmoError unless a value is a string, such as for a list of texts."""
+    """Raise an ElmoError unless a value is a string, for instance if it is a list of texts."""
     if not isinstance(value, str):
         raise ElmoError(f"{name}: expected a string, found {type(value).__name__}")
 

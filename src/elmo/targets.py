@@ -19,7 +19,7 @@ from elmo.errors import ElmoError
 
 LOCK = ".lock"
 MOST_ATTEMPTS = 1000
-"""How often a lock is tried that other processes remove just when this one opens it."""
+"""How often to try for a lock whose file other processes keep removing just as this one opens it."""
 
 _FULL = tuple(getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name))
 NO_LOCKS = tuple(getattr(errno, name) for name in ("ENOSYS", "EOPNOTSUPP", "ENOTSUP", "ENOLCK") if hasattr(errno, name))

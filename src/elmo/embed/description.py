@@ -26,7 +26,8 @@ from elmo.formats.archive import open_zip
 from elmo.formats.hdf5 import get_inside
 
 POOLED, INDEX = "sentence_vectors", "sentence_to_index"
-"""The names in `.h5` and `.npz` files of all vectors of sentences, and in `.h5` files of the sentences' numbers."""
+"""The names of two arrays: all pooled vectors (in `.h5` and `.npz` files), and the map from sentences to their numbers
+(in `.h5` files)."""
 
 KEY = "elmo"
 """The key of the facts in the metadata of a Parquet file."""

@@ -31,8 +31,8 @@ from elmo.text.parallel import start_worker
 T = TypeVar("T")
 
 WINDOWS_PER_DEVICE = 2
-"""Number of windows on the way for each device: one to work on, and one that waits there. While a slow device works on
-the window that is read next, the others may have more of them, up to all."""
+"""Number of windows on the way for each device: one that it works on, and one that waits. While a slow device works on
+the window that is due next, the others may get more than two each, up to all the rest."""
 
 
 class _LoadedModel(NamedTuple):
@@ -170,7 +170,7 @@ class ParallelEmbedder(SentenceEmbedder):
 
 def _take(worker: _Worker, future: Future[Parcel]) -> list[NDArray[np.float32]]:
     """Wait for the arrays of a window, and take them over from the device's process."""
-    parcel = worker.wait(future)  # outside, since this process may report an OSError of its own
+    parcel = worker.wait(future)  # outside of `try`: an OSError of the device's process has another cause
     try:
         return unpack(parcel)
     except OSError:

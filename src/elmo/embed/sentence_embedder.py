@@ -337,7 +337,7 @@ class SentenceEmbedder(ABC):
     def _cut(self, text: str, tokenizer: str | None, language: str | None) -> list[LocatedSentence]:
         """Cut a raw text, and warn if its sentences end by the rules of another language.
 
-        Of the first one that is long enough, also warn if its words are not those of the model.
+        For the first text that is long enough, also warn if too many of its words are unknown to the model.
         """
         require_text("`text`", text)
         how = how_to_cut(self.text, text, tokenizer, language)
@@ -345,7 +345,7 @@ class SentenceEmbedder(ABC):
             warnings.warn(note, stacklevel=3)
         sentences = cut_text(text, how)
         tokens = list(islice(chain.from_iterable(sentences), MOST_TOKENS))
-        # The file of words is read but once, as programs may pass many short texts.
+        # The file of words is read only once, since programs may pass many short texts.
         if len(tokens) >= FEWEST_TOKENS and not self._has_looked_at_words:
             self._has_looked_at_words = True
             if note := note_on_words(self.text, self.vocabulary_file, tokens):
