@@ -176,6 +176,16 @@ def test_a_native_highway_equals_torchs_in_bfloat16(monkeypatch: pytest.MonkeyPa
         torch.testing.assert_close(ours, theirs, atol=2**-6 * theirs.abs().max().item(), rtol=0)
 
 
+def test_a_highway_rounds_products_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gate is not rounded to the 8 bits of bfloat16, just as the gates of the LSTMs are not."""
+    monkeypatch.setenv("ELMO_NATIVE", "0")
+    torch.manual_seed(0)
+    highway, x = Highway(24), torch.randn(50, 24)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found, candidate, gate = highway(x), highway.transform(x).float(), highway.gate(x).float()
+        assert torch.equal(found, torch.lerp(x, candidate.relu(), gate.sigmoid()))
+
+
 @pytest.mark.parametrize(
     ("activation", "deviations"), [("relu", [0.05 / 3**0.5] * 2), ("tanh", [16**-0.5, (3 * 16) ** -0.5])]
 )

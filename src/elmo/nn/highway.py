@@ -41,7 +41,7 @@ class Highway(nn.Module):
             weights = transform.weight, gate.weight, transform.bias, gate.bias
             return _NativeHighway.apply(x, *weights, memory)  # pyright: ignore[reportReturnType]
         # `lerp(x, y, g)` is x + g * (y - x): one operation. Under autocast both products are bfloat16, `x` is not.
-        return torch.lerp(x, F.relu(transform(x)).type_as(x), torch.sigmoid(gate(x)).type_as(x))
+        return torch.lerp(x, F.relu(transform(x).type_as(x)), torch.sigmoid(gate(x).type_as(x)))
 
 
 class _NativeHighway(torch.autograd.Function):
