@@ -208,6 +208,12 @@ def test_files_are_named_by_some_of_their_folders(row: str, tmp_path: Path) -> N
     assert found == (["year"], [["1801"], ["1905"]])
 
 
+@pytest.mark.parametrize("row", ["/t/1801/001.txt.gz", "/t/1801/001.txt", "/t/1801/001"])
+def test_files_are_named_from_the_root_without_their_endings(row: str, tmp_path: Path) -> None:
+    (tmp_path / "table.tsv").write_text(f"file\tyear\n{row}\t1801\n")
+    assert read_metadata(tmp_path / "table.tsv", ["/t/1801/001.txt.gz"]) == (["year"], [["1801"]])
+
+
 def test_the_whole_name_of_a_file_comes_first(tmp_path: Path) -> None:
     (tmp_path / "table.tsv").write_text("file\tyear\na.txt\t1801\n/x/a.txt\t1905\n")
     assert read_metadata(tmp_path / "table.tsv", ["/x/a.txt", "/y/a.txt"]) == (["year"], [["1905"], ["1801"]])

@@ -344,6 +344,6 @@ def _name_of(file: str, names: Container[str]) -> str | None:
         folders = parents[start:]
         # The last of these is without both endings of a name such as 1843.txt.gz.
         for name in (last, Path(last).stem, last.split(".")[0]):
-            if (found := "/".join([*folders, name])) in names:
+            if (found := Path(*folders, name).as_posix()) in names:
                 return found
     return None
