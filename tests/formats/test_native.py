@@ -298,6 +298,16 @@ def test_weights_too_large_for_float16_are_refused(tmp_path: Path) -> None:
     assert formats.load(tmp_path / "half").bilm.forward_lstm.layers[0].bias[0] == torch.tensor(1e5).bfloat16()
 
 
+@pytest.mark.parametrize("storage", ["float16", "bf16"])
+def test_weights_that_are_not_finite_are_not_rounded(storage: Storage, tmp_path: Path) -> None:
+    """The NaN that GPUs compute has all its lower bits set. Rounded like a number, it would become 0."""
+    model = make_model()
+    model.bilm.forward_lstm.layers[0].bias.data.view(torch.int32)[0] = 0x7FFFFFFF
+    with pytest.raises(ElmoError, match=r"'forward_lstm.layers.0.bias' has numbers that are not finite"):
+        formats.save_native(model, tmp_path / "half", storage=storage)
+    assert not (tmp_path / "half").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "owner"),
     [

@@ -196,7 +196,7 @@ def save_native(
             again, of the rounded values.
 
     Raises:
-        ElmoError: If the model has a lexicon, or if a weight is too large for `storage`.
+        ElmoError: If the model has a lexicon, or if `storage` is not float32 and can't represent a weight.
     """
     require_bytes(model, "converted")
     folder = Path(folder)
@@ -249,6 +249,8 @@ def _rounded(weights: Weights, storage: Storage, path: Path) -> dict[str, AnyArr
     rounded: dict[str, AnyArray] = {}
     for name, array in weights.items():
         exact = as_float32(array)
+        if not np.isfinite(exact).all():  # bf16 would have 0 for the NaN that GPUs compute
+            raise ElmoError(f"{path}: tensor '{name}' has numbers that are not finite; train the model again")
         with np.errstate(over="ignore"):
             rounded[name] = as_bf16(exact) if storage == "bf16" else exact.astype(np.float16)
         if not np.isfinite(as_float32(rounded[name])).all():
