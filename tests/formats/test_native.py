@@ -454,6 +454,13 @@ def test_figures_are_read_from_json_and_never_from_the_card(tmp_path: Path) -> N
     assert_refused(tmp_path / "model", "training.json: key 'figures' must map names to strings", "remove the file")
 
 
+def test_a_new_card_has_the_figures_that_the_model_keeps(tmp_path: Path) -> None:
+    formats.save_native(make_model(), tmp_path / "model", {"perplexity": "39.7"})
+    (tmp_path / "model" / "README.md").unlink()
+    formats.save_native(formats.load(tmp_path / "model"), tmp_path / "copy")
+    assert "| perplexity | 39.7 |" in (tmp_path / "copy" / "README.md").read_text(encoding="utf-8")
+
+
 def test_a_card_tells_its_figures_and_takes_sections(tmp_path: Path) -> None:
     figures = {"training text": "68 tokens", "trained on": "a laptop, 2 threads"}
     card = model_card(make_model(), figures, {"license": "apache-2.0"}, sections={"Limits": "Old text."}, source="en")
