@@ -61,7 +61,7 @@ def make_runs(tmp_path: Path) -> MakeRuns:
 
     def make(**options: Any) -> TaskRuns:
         files = (str(tmp_path / f"{name}.conll") for name in ("train", "dev"))
-        data = TaskData("NER", "ner", *files, SMALL | options.pop("settings", {}))
+        data = TaskData(options.pop("name", "NER"), "ner", *files, SMALL | options.pop("settings", {}))
         return TaskRuns(data, tmp_path / "out", str(tmp_path / "model"), device="cpu", **options)
 
     return make
@@ -233,6 +233,14 @@ def test_weights_are_those_of_the_run(make_runs: MakeRuns) -> None:
 def test_the_top_layer_has_no_weights(make_runs: MakeRuns) -> None:
     with pytest.raises(ElmoError, match=r"NER: elmo\.layers: top has no weights to analyze"):
         tasks.analyze_weights([make_runs(settings={"elmo.layers": "top"})], "m")
+
+
+def test_another_run_of_a_later_task_is_refused_before_any_is_trained(make_runs: MakeRuns, forbid_training) -> None:
+    make_runs(name="later").with_elmo()
+    forbid_training()
+    later = make_runs(name="later", settings={"elmo.dropout": 0.1})
+    with pytest.raises(ElmoError, match=r"was started with elmo\.dropout"):
+        tasks.analyze_weights([make_runs(), later], "m")
 
 
 def test_a_fine_tuned_model_has_no_warm_state(make_runs: MakeRuns, forbid_training) -> None:

@@ -209,6 +209,8 @@ def analyze_weights(tasks: Sequence[TaskRuns], model: str) -> Finding:
     """
     if top := next((task.name for task in tasks if task.recipe.elmo.layers == "top"), None):
         raise ElmoError(f"{top}: elmo.layers: top has no weights to analyze; set it to all")
+    for task in tasks:
+        task.require_same_runs([{}])
     here: dict[str, dict[str, float]] = {}
     seconds: dict[str, float] = {}
     for task in tasks:
