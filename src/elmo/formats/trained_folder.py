@@ -59,39 +59,33 @@ def _holds(folder: Path, model: Model) -> bool:
     It may contain only some of them if the process that wrote it was killed.
     """
     softmax = model.stored_softmax
-    return (
-        _has_weights(folder / WEIGHTS, model.weights)
-        and _has_weights(folder / SOFTMAX, softmax and softmax.weights)
-        and _has_config(folder / CONFIG, model)
-        and _has_words(folder / VOCABULARY, model.vocabulary)
-    )
+    try:
+        return (
+            _has_weights(folder / WEIGHTS, model.weights)
+            and _has_weights(folder / SOFTMAX, softmax and softmax.weights)
+            and _has_config(folder / CONFIG, model)
+            and _has_words(folder / VOCABULARY, model.vocabulary)
+        )
+    except ElmoError:  # one of them is missing, damaged or of another model, so it has to be written again
+        return False
 
 
 def _has_config(path: Path, model: Model) -> bool:
-    try:
-        config, text, _ = read_model_config(path)
-    except ElmoError:  # missing or damaged, so it has to be written again
-        return False
+    config, text, _ = read_model_config(path)
     return config == model.config and text in (None, model.text)  # earlier versions did not say how the text was cut
 
 
 def _has_words(path: Path, vocabulary: Vocabulary | None) -> bool:
     if vocabulary is None:
         return not path.exists()
-    try:
-        found = read_vocabulary(path, len(vocabulary))
-    except ElmoError:  # damaged, or that of another model
-        return False
+    found = read_vocabulary(path, len(vocabulary))
     return found is not None and found.words == vocabulary.words
 
 
 def _has_weights(path: Path, weights: Weights | None) -> bool:
     if weights is None or not path.exists():
         return weights is None and not path.exists()
-    try:
-        found = read_arrays(path)[0]
-    except ElmoError:  # damaged, so it has to be written again
-        return False
+    found = read_arrays(path)[0]
     return found.keys() == weights.keys() and all(_are_equal(found[name], weights[name]) for name in found)
 
 
