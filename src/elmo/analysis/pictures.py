@@ -9,6 +9,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from elmo.analysis.style import COLORS, FAINT, FONTS, INK, MARKERS, SMALL_SIZE, SOFT, TEXT_SIZE, TITLE_SIZE
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
@@ -114,12 +116,11 @@ def draw_curves(
     next to it where there is no room below.
     """
     for row, look in _looks(rows):
-        values = [row.values.get(place, math.nan) for place in places]
+        values = np.array([row.values.get(place, math.nan) for place in places])
         axes.plot(range(len(places)), values, linestyle="--" if row.is_published else "-", label=row.label, **look)
         if row.spread:
-            low, high = zip(
-                *((value - d, value + d) for value, d in zip(values, _at(row.spread, places), strict=True)), strict=True
-            )
+            spread = np.array([row.spread.get(place, 0.0) for place in places])
+            low, high = values - spread, values + spread
             axes.fill_between(range(len(places)), low, high, color=look["color"], alpha=0.2, linewidth=0)
     _set_places(axes, places, rows, unit)
     axes.margins(y=0.2 if with_values else 0.08)
@@ -136,10 +137,6 @@ def draw_curves(
                 offset, side = (0, -15), "center"  # below
             where = {"xytext": offset, "textcoords": "offset points", "ha": side, "fontsize": SMALL_SIZE}
             axes.annotate(f"{value:,.{digits}f}", (x, value), color=INK, bbox=BEHIND_TEXT, **where)
-
-
-def _at(values: Mapping[str, float], places: Sequence[str]) -> list[float]:
-    return [values.get(place, 0.0) for place in places]
 
 
 def _looks(rows: Sequence[Series]) -> list[tuple[Series, dict[str, Any]]]:
