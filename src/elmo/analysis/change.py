@@ -208,7 +208,7 @@ class ChangeIndex(OpenIndex):
             )
             for number, period in enumerate(there.tolist())
         ]
-        drawn = _choose_drawn(of_use, len(there))
+        drawn = np.concatenate([evenly_spaced(np.flatnonzero(of_use == n), DRAWN_USES) for n in range(len(there))])
         return WordChange(word, periods, distances(sums, counts[there]), of_use[drawn], vectors[drawn])
 
     def rank(
@@ -292,15 +292,6 @@ class ChangeIndex(OpenIndex):
             if len(found) == top:
                 break
         return list(found.values())
-
-
-def _choose_drawn(of_use: NDArray[np.int64], num_periods: int) -> NDArray[np.int64]:
-    """Choose at most `DRAWN_USES` uses of each period, spread over its text."""
-    chosen: list[NDArray[np.int64]] = []
-    for period in range(num_periods):
-        own = np.flatnonzero(of_use == period)
-        chosen.append(evenly_spaced(own, DRAWN_USES))
-    return np.concatenate(chosen)
 
 
 def plot_change(path: str | Path, found: WordChange) -> None:
