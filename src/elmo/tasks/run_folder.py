@@ -26,6 +26,7 @@ from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.checkpoint import WEIGHTS, put_weights
+from elmo.tasks.common.objects import is_list_of
 from elmo.tasks.elmo.input import ElmoInput, make_elmo_layers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.results import Result
@@ -174,7 +175,7 @@ def _read_vocabularies(path: Path) -> Vocabularies:
     found = read_json(path, LARGEST_VOCABULARIES)
     if isinstance(found, dict):
         lists = cast("dict[str, object]", found)
-        if all(isinstance(words, list) and all(isinstance(word, str) for word in words) for words in lists.values()):
+        if all(is_list_of(words, str) for words in lists.values()):
             return _Lists(cast("dict[str, list[str]]", lists), path)
     raise ElmoError(f"{path}: holds something other than lists of strings; get it again or train again")
 

@@ -157,9 +157,9 @@ def _labels_of(values: dict[str, object]) -> list[str]:
     labels = values["labels"] if "labels" in values else [values["label"]] if "label" in values else None
     if labels is None:
         raise ElmoError("key 'label' is missing; expected label, or labels with a list")
-    if not is_list_of(str, labels) and not is_list_of(int, labels):
+    if not is_list_of(labels, str) and not is_list_of(labels, int):
         raise ElmoError('expected {"label": a text or a whole number} or {"labels": [texts or whole numbers]}')
-    return [without_surrogates(str(label)) for label in cast("list[str | int]", labels)]
+    return [without_surrogates(str(label)) for label in labels]
 
 
 def _checked_labels(labels: Sequence[str], several: bool) -> tuple[str, ...]:
@@ -182,13 +182,13 @@ def _sentences_of(values: dict[str, object], tokenize: Tokenizer) -> Sentences:
     """Return the sentences of a JSON object."""
     if "sentences" in values:
         rows = values["sentences"]
-        if not isinstance(rows, list) or not all(is_list_of(str, row) for row in cast("list[object]", rows)):
+        if not isinstance(rows, list) or not all(is_list_of(row, str) for row in cast("list[object]", rows)):
             raise ElmoError("key 'sentences': expected a list of sentences, each a list of tokens")
         return _without_empty(as_tokens(row, "sentences") for row in cast("list[list[str]]", rows))
     if "tokens" in values:
-        if not is_list_of(str, values["tokens"]):
+        if not is_list_of(tokens := values["tokens"], str):
             raise ElmoError("key 'tokens': expected a list of texts")
-        return _without_empty([as_tokens(cast("list[str]", values["tokens"]), "tokens")])
+        return _without_empty([as_tokens(tokens, "tokens")])
     if "text" not in values:
         raise ElmoError("key 'text' is missing; expected text, tokens or sentences")
     return _cut(get(values, "text", str), tokenize)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 from elmo.errors import ElmoError
 
@@ -64,7 +64,7 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def is_list_of(kind: type, value: object) -> bool:
+def is_list_of(value: object, kind: type[T]) -> TypeGuard[list[T]]:
     """Return whether a value is a list, perhaps an empty one, of items of exactly this type."""
     # The exact type, since a bool is an int: `true` is not the index of a token.
     return isinstance(value, list) and all(type(item) is kind for item in cast("list[object]", value))

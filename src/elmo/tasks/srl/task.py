@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import cast
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.objects import as_tokens, begins_object, is_list_of, read_object
@@ -125,10 +124,9 @@ def _marked(line: str) -> SrlExample:
     """Make an example from a sentence with given predicates."""
     values = read_object(line)
     tokens, places = values.get("tokens"), values.get("predicates")
-    if not is_list_of(str, tokens) or not is_list_of(int, places):
+    if not is_list_of(tokens, str) or not is_list_of(places, int):
         raise ElmoError('expected {"tokens": [texts], "predicates": [indices of tokens, counted from 0]}')
-    tokens = as_tokens(cast("list[str]", tokens), "tokens")
-    places = cast("list[int]", places)
+    tokens = as_tokens(tokens, "tokens")
     for place in places:
         if not 0 <= place < len(tokens):
             raise ElmoError(f"predicates: no token has the index {place}; there are {len(tokens)}, counted from 0")
