@@ -21,6 +21,7 @@ from torch import nn
 from elmo.errors import ElmoError
 from elmo.formats.word_vectors import BINARY, KEYED
 from elmo.tasks.common.modules import UNKNOWN, WordEmbedding
+from elmo.tasks.common.scores import percent
 from elmo.tasks.recipe import WordsConfig
 from elmo.text.decoding import read_lines
 
@@ -115,14 +116,10 @@ def describe_words(config: WordsConfig, file_words: FileWords | None) -> str | N
     recipe has `trainable: false`.
     """
     if file_words is not None:
-        words = f"{file_words.num_known:,} of the data's {file_words.num_words:,} words"
-        tokens = f"{file_words.num_known_tokens:,} of its {file_words.num_tokens:,} tokens"
-        shares = (
-            _percent(file_words.num_known, file_words.num_words),
-            _percent(file_words.num_known_tokens, file_words.num_tokens),
-        )
-        covered = f"vectors for {words} ({shares[0]}) and {tokens} ({shares[1]})"
-        return f"{', '.join(config.files)}: {covered}; {len(file_words.words):,} words are kept in all"
+        kept, num_words, num_known, num_tokens, num_known_tokens = file_words
+        words = f"{num_known:,} of the data's {num_words:,} words ({percent(num_known, num_words):.1f} %)"
+        tokens = f"{num_known_tokens:,} of its {num_tokens:,} tokens ({percent(num_known_tokens, num_tokens):.1f} %)"
+        return f"{', '.join(config.files)}: vectors for {words} and {tokens}; {len(kept):,} words are kept in all"
     if not config.files and not config.trainable:
         return (
             "words.vectors is null: word vectors are random at first and are trained; words.trainable: false only "
@@ -269,7 +266,3 @@ def _is_number(text: str) -> bool:
         return not math.isnan(float(text))
     except ValueError:
         return False
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole if whole else 0:.1f} %"

@@ -16,6 +16,7 @@ from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.labels import LabelPrediction, label_line, label_predictions, score_labels
 from elmo.tasks.common.modules import AttentivePooling, BiLSTM, WordEmbedding, masked_softmax
+from elmo.tasks.common.scores import percent
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
@@ -228,7 +229,7 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
                     if name != NEUTRAL
                 )
                 right.append(_is_positive(label) == (leaning > 0))
-        return {"binary_accuracy": 100 * sum(right) / len(right) if right else 0.0, **scores}
+        return {"binary_accuracy": percent(sum(right), len(right)), **scores}
 
     def as_text(self, example: SstExample, prediction: LabelPrediction) -> str:
         """Write the label, the probability of each label as label=0.123, and the tokens, with tabs between them.
