@@ -82,13 +82,11 @@ def read_labelled(path: str | Path, label_comment: str, *, several: bool) -> lis
     for number, document in enumerate(_documents(path, label_comment), 1):
         values = [value for sentence in document for value in sentence.comments(label_comment)]
         labels = [label for value in values for label in value.split(SEPARATOR) if label.strip() or not several]
-        try:
+        named = next(iter(document[0].comments("newdoc id")), number)
+        with placing(f"{path}, document {named}"):
             if not labels and not several:
                 raise ElmoError(f"no comment '# {label_comment} = …' has its label; set label_comment in the recipe")
             examples.append(TextExample(_words(document), _checked_labels(labels, several)))
-        except ElmoError as error:
-            named = next(iter(document[0].comments("newdoc id")), number)
-            raise ElmoError(f"{path}, document {named}: {error}") from None
     if not examples:
         raise ElmoError(f"{path}: holds no text; expected CoNLL-U")
     return examples
