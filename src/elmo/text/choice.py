@@ -106,12 +106,13 @@ def choose_cut(
     require_language_code(language)
     known = own or TextConfig()
     is_tokenized = None if sample is None else looks_tokenized(sample)
-    is_raw = text != "conllu" and (is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or "")))
-    if text == "conllu":
+    if text == "conllu":  # its words are given, whatever it looks like
         refuse_tokenizer(tokenizer)
+        is_tokenized = True
+    is_raw = is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or ""))
     notes: list[str] = []
     if tokenizer is None:
-        if is_tokenized is False and known.tokenizer == "whitespace" and text != "conllu":
+        if is_tokenized is False and known.tokenizer == "whitespace":
             notes.append(_UNKNOWN if own is None else _TOKENIZED)
         elif is_raw:
             tokenizer_of(known)
