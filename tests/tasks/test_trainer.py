@@ -554,6 +554,20 @@ def test_a_gradient_that_is_not_finite_reaches_no_weight(
     assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
 
 
+def test_a_dev_score_that_is_not_a_number_ends_training(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """The steps of the epoch are kept: when the task is corrected, only its dev set is scored again."""
+    trainer = make_trainer(tmp_path, recipe(), examples)
+    trainer.evaluate = lambda examples: {"f1": float("nan")}
+    with pytest.raises(ElmoError, match="the dev score f1 is nan after epoch 1; the `score` of a task has"):
+        trainer.train()
+    again = make_trainer(tmp_path, recipe(training__max_epochs=1), examples)
+    assert (again.progress.step, again.progress.epoch) == (4, 0)
+    again.train()
+    assert (again.progress.step, again.progress.best_epoch) == (4, 1)
+
+
 def test_a_damaged_checkpoint_is_reported(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     make_trainer(tmp_path, recipe(training__max_epochs=1), examples).train()
     path = tmp_path / CHECKPOINT

@@ -209,8 +209,8 @@ class Task(ABC, Generic[R, E, P]):
 
         Returns:
             `metric` and any other scores, in percent; those that begin with "confusion/" are counts. All are finite: a
-            score that is not defined, such as a share of nothing, is 0. If the first one were NaN, no later epoch would
-            count as better.
+            score that is not defined, such as a share of nothing, is 0. Training ends with an error if `metric` of the
+            dev set is not finite.
         """
 
     @abstractmethod

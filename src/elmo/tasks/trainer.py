@@ -118,7 +118,7 @@ class Trainer(Generic[E, P]):
         interrupt goes on from the checkpoint.
 
         Raises:
-            ElmoError: If the loss or the gradient is not finite, or the folder cannot be written to.
+            ElmoError: If the loss, the gradient or the dev score is not finite, or the folder cannot be written to.
         """
         saved = time.perf_counter()  # on Windows, other clocks tick 64 times a second
         total = self.config.max_epochs * self.steps_per_epoch
@@ -251,8 +251,14 @@ class Trainer(Generic[E, P]):
         }
         with self.averages.in_place():
             scores = self.evaluate(self.dev_set)
+            score = scores[self.task.metric]
+            if not math.isfinite(score):  # no later epoch would count as better than NaN
+                raise ElmoError(
+                    f"training: the dev score {self.task.metric} is {score} after epoch {progress.epoch + 1}; the "
+                    "`score` of a task has to be finite, and is 0 where it is not defined"
+                )
             progress.epoch += 1
-            self._judge(scores[self.task.metric])
+            self._judge(score)
         progress.batch, progress.loss_sum, progress.num_examples = 0, 0.0, 0
         self._count_seconds(started)
         progress.epoch_seconds = 0.0
