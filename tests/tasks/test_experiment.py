@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -966,6 +967,18 @@ def test_tasks_know_their_names() -> None:
     assert all(get_task(name).name == name for name in TASKS)
     with pytest.raises(ElmoError, match="task 'pos' is unknown; choose one of ner"):
         get_task("pos")
+
+
+@pytest.mark.parametrize("missing", ["name", "metric", "recipe", "model"])
+def test_an_attribute_that_a_task_lacks_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from elmo.tasks import TASKS, get_task
+
+    attributes = {name: value for name, value in vars(type(TASK)).items() if name != missing}
+    module = SimpleNamespace(TASK=type("Mine", type(TASK).__bases__, attributes)())
+    monkeypatch.setitem(TASKS, "mine", "A task from outside.")
+    monkeypatch.setitem(sys.modules, "elmo.tasks.mine.task", module)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ElmoError, match=f"task 'mine': Mine has no attribute {missing}; set it in the class"):
+        get_task("mine")
 
 
 @pytest.mark.parametrize(("part", "name"), [("train", "the training set"), ("dev", "the dev set")])

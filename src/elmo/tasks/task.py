@@ -308,12 +308,17 @@ def get_task(name: str) -> Task[Any, Any, Any]:
     """Return the task of this name.
 
     Raises:
-        ElmoError: If there is no such task.
+        ElmoError: If there is no such task, or it lacks one of the attributes that have no default.
     """
     if name not in TASKS:
         raise ElmoError(f"task {name!r} is unknown; choose one of {', '.join(TASKS)}")
     # Every task's module imports this one for its base classes, so this one can only import them when it is asked.
-    return importlib.import_module(f"elmo.tasks.{name}.task").TASK
+    task = importlib.import_module(f"elmo.tasks.{name}.task").TASK
+    # Python refuses to make a task without one of the methods, but says nothing of an attribute. Without this check, a
+    # task without `metric` would fail after its first epoch.
+    if missing := next((attribute for attribute in Task.__annotations__ if not hasattr(task, attribute)), None):
+        raise ElmoError(f"task {name!r}: {type(task).__name__} has no attribute {missing}; set it in the class")
+    return task
 
 
 def load_task_recipe(task: str, recipe: str | None = None, settings: Mapping[str, object] | None = None) -> TaskRecipe:
