@@ -98,9 +98,10 @@ def command(
 ) -> None:
     """Continue training MODEL on TEXT and write the result to the model folder FOLDER.
 
-    The vocabulary of MODEL is kept: other words are predicted as <UNK>, but their characters are still read. Perplexity
-    is measured before and after. Most published files hold no softmax; pass --new-softmax for those. Ctrl-C saves a
-    checkpoint and stops with exit code 75; the same command, started again, continues.
+    The vocabulary of MODEL is kept, unless --new-softmax makes one from TEXT: other words are predicted as <UNK>, but
+    their characters are still read. Perplexity is measured before and after. Most published files hold no softmax; pass
+    --new-softmax for those. Ctrl-C saves a checkpoint and stops with exit code 75; the same command, started again,
+    continues.
     """
     from elmo.formats import load
     from elmo.pretrain.finetuning import FineTuningStoppedError, finetune, finetuning_config

@@ -217,9 +217,9 @@ reading_options = add_options(
     encoding_option,
     click.option("--lowercase", is_flag=True, help="Convert the text to lower case. The published models keep case."),
 )
-"""Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, the fields of `Reading`.
+"""Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, which are fields of `Reading`.
 
-Without `--text` it is None, for which `layout_by_name` has a value.
+Without `--text`, the value is None, and `layout_by_name` chooses the layout.
 """
 
 

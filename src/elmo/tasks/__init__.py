@@ -113,7 +113,8 @@ def train(
         The result of each seed: its scores by set, the best epoch, and the training's time.
 
     Raises:
-        ElmoError: If a file, a setting or the folder can't be used; nothing is trained then.
+        ElmoError: If a file, a setting or the folder can't be used, which shows before anything is trained; or, during
+            the training, if the loss is not finite or the disk is full.
         KeyboardInterrupt: If Ctrl-C or SIGTERM interrupted the training. Everything is saved.
 
     Example:

@@ -97,7 +97,7 @@ class TaskTrainingConfig:
         decay: The share of the training, from 0 to 1, over which the learning rate falls linearly to zero at the end:
             that of `max_epochs`, or of `max_minutes` if these are up first.
         ema_decay: If given, an exponential moving average of the weights is evaluated and kept in place of the weights
-            themselves. It starts at the random initial weights, and each step keeps this share of it.
+            themselves. It starts at the initial weights, and each step keeps this share of it.
         precision: `float32`, or `bf16`: recurrent layers (but not the GRUs of `squad`, nor biLSTMs on a GPU), and the
             scorer of antecedents in `coref`, then round the factors of their matrix products to bfloat16 in training.
             Everything else stays in float32, including dev and test scores.
@@ -169,7 +169,8 @@ class WordsConfig:
             None takes random vectors.
         normalize: Whether the vector of each file is divided by its length.
         unknown: The vector that a word gets in place of one that a file lacks: `zeros` or `random`.
-        max_words: How many words of the files are kept: those of the data, and the most frequent others.
+        max_words: How many words of the files are kept: all those of the data, even if there are more, and then the
+            most frequent others.
         min_count: How often a word of the training set that is in no file must occur to get its own vector.
         trainable: Whether the vectors of files are trained. Without a file, all vectors are.
     """

@@ -2,8 +2,9 @@
 
 It holds `config.json` (the task, the recipe, and checksums of what it was trained on), `vocabularies.json`,
 `weights.safetensors`, `bilm/` (a model folder, if ELMo is used), `README.md`, `results.json`, `metrics.csv`, and a
-checkpoint until training is finished. With several seeds, it is the run folder of the best seed, and has a subfolder
-for each seed; all of them share one `bilm/`.
+checkpoint until training is finished. With several seeds, each has a subfolder that is such a run folder, with the
+checkpoint and `metrics.csv`. The folder itself holds the rest: the model of the best seed, the results of all, and the
+`bilm/` that they share.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class RunConfig:
     Attributes:
         format: The version of the run folder's format.
         task: The name of the task.
-        bilm: The path of the biLM, relative to the run folder if it is kept there. None without ELMo.
+        bilm: Where the biLM is: `bilm` or `../bilm` for a copy, relative to the run folder; otherwise its path or its
+            name, such as "en". None without ELMo.
         fingerprint: The checksum of the biLM. None without ELMo.
         train: The checksum of the training set.
         dev: The checksum of the dev set.

@@ -78,7 +78,7 @@ class TrainedTask(Generic[E, P]):
             examples: Examples of the task, as `task.read` and `task.parse` return them.
 
         Raises:
-            ElmoError: If they are texts or tokens, which `elmo.tasks.predict` takes.
+            ElmoError: If an example is a string or a list. For texts, call `elmo.tasks.predict`.
         """
         for example in examples:
             if isinstance(example, str | list):

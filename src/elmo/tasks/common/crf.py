@@ -29,7 +29,8 @@ class CRF(nn.Module):
     only (Peters et al. 2018, appendix A.7: "at test time").
 
     Shapes: `emissions` are (B, T, K). `tags` are (B, T), with any valid tag at padding. `mask` is bool (B, T), true at
-    tokens; these are at the beginning of each row, and there is at least one. Padding has no effect on the results.
+    tokens; these are at the beginning of each row, and there is at least one (`decode` also takes rows without tokens).
+    Padding has no effect on the results.
     """
 
     def __init__(self, allowed: Allowed) -> None:

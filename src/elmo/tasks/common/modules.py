@@ -124,11 +124,12 @@ class CharacterEmbedding(nn.Module):
 class BiLSTM(nn.Module):
     """A forward and a backward LSTM of `size` hidden units each.
 
-    It has the weights of the biLM's LSTM, without projection and clipping. On a CPU it also runs as the biLM's does: a
-    training step takes a third less time than with PyTorch's LSTM, which fills a gradient of the whole batch at each
-    step of packed sentences. On a GPU, torch's LSTM (cuDNN) runs both directions at once, in float32 for every
-    `training.precision` of a recipe. Launching each step from Python would take most of the time there. cuDNN rounds
-    the operands of products to the ten bits of TF32, unless `torch.backends.cudnn.allow_tf32` is False.
+    Both are layers of the same class as the biLM's (`LSTMLayer`), without projection and clipping. On a CPU they also
+    run as the biLM's do: a training step takes a third less time than with PyTorch's LSTM, which fills a gradient of
+    the whole batch at each step of packed sentences. On a GPU, torch's LSTM (cuDNN) runs both directions at once, in
+    float32 for every `training.precision` of a recipe. Launching each step from Python would take most of the time
+    there. cuDNN rounds the operands of products to the ten bits of TF32, unless `torch.backends.cudnn.allow_tf32` is
+    False.
     """
 
     def __init__(self, in_width: int, size: int) -> None:

@@ -82,11 +82,13 @@ def find_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> FileW
     """Choose the words of the recipe's files that a model keeps: those of `sentences`, and the most frequent others.
 
     Files begin with their most frequent words, so the others are the first words of the first file, then those of the
-    next one, until there are `max_words` in all. A word of the sentences that is in no file is looked up in lower case.
-    Memory grows with `max_words` and with the words of the sentences, not with the files.
+    next one, until there are `max_words` in all. All words of the sentences are kept, even if there are more. A word of
+    the sentences that is in no file is looked up in lower case. Memory grows with `max_words` and with the words of the
+    sentences, not with the files.
 
     Raises:
-        ElmoError: As in `read_vectors`, and if the widths of the files do not add up to the recipe's `dim`.
+        ElmoError: As in `read_vectors`, except that a mistake like 1-2 or 1e99 is found only when the vector is copied
+            into a model; and if the widths of the files do not add up to the recipe's `dim`.
     """
     counts = Counter(chain.from_iterable(sentences))
     if not config.files:
@@ -199,7 +201,7 @@ def _require_width(config: WordsConfig) -> list[int]:
 
 
 def _entries(path: str | Path) -> Iterator[_Entry]:
-    """Yield the lines of a file, at least one. All have the same width and hold nothing but finite numbers."""
+    """Yield the lines of a file, at least one, all of the same width. `_vector` must still check their numbers."""
     if Path(path).suffix.lower() in (*BINARY, KEYED):
         raise ElmoError(
             f"{path}: is binary by its name; word vectors are read from text with a word and its numbers on each line, "
@@ -223,8 +225,8 @@ def _entries(path: str | Path) -> Iterator[_Entry]:
         if not word or not numbers:
             raise ElmoError(f"{path}, line {number}: expected a word and {width or 'its'} numbers, separated by blanks")
         entry = _Entry(number, word, numbers)
-        # A line with any other character is parsed, which raises ElmoError unless it holds finite numbers after all. To
-        # parse every line would take much longer, and most of them are of words that are not kept.
+        # A line with any other character is parsed, which raises ElmoError unless it holds finite numbers after all.
+        # Parsing every line would take much longer, and most lines are of words that are not kept.
         if numbers.encode("ascii", "replace").translate(None, _OF_NUMBERS):
             _vector(path, entry)
         yield entry

@@ -28,9 +28,10 @@ Pair = tuple[tuple[str, ...], Frame]
 """A sentence and one of its predicates."""
 
 MOST_TOKENS = 1 << 14
-"""The number of tokens that are predicted on together, each counted once for each predicate of its sentence.
+"""The largest number of tokens that are predicted on together, unless a single sentence has more.
 
-At the published sizes their vectors take up to 200 MB, however long a sentence is or many predicates it has.
+A token counts once for each predicate of its sentence. At the published sizes, the vectors of this many take up to
+200 MB, however many predicates a sentence has.
 """
 
 

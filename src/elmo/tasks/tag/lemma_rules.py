@@ -1,8 +1,8 @@
 """Rules that turn the form of a word into its lemma, learned from pairs of both.
 
-A lemma can't be a class of its own, since most words of a new text have lemmas that no training set has. What is done
-to a form to get its lemma can: "cut off the last letter, in lower case" serves *houses*, *Books* and a thousand more.
-So a lemmatizer chooses among rules (Chrupała 2006; with the longest common part and the letter case apart from the
+A lemma can't be a class of its own, since a new text has many lemmas that no training set has. The way from a form to
+its lemma can be one: "cut off the last letter, in lower case" serves *houses*, *Books* and a thousand more. So a
+lemmatizer chooses among rules (Chrupała 2006; with the longest common part and the letter case apart from the
 edits: Straka 2018, sec. 3.1).
 """
 
