@@ -28,7 +28,7 @@ class TaskProgress:
         num_examples: The number of examples in these batches.
         num_trained: The number of examples in the batches of all epochs.
         learning_rate: The learning rate of the last batch.
-        epoch_seconds: The time that these batches took.
+        epoch_seconds: The time that the batches of the current epoch took.
         seconds: The time of the whole training, evaluations included.
         best_score: The best dev score so far.
         best_epoch: The epoch after which it was reached, counted from 1; 0 if there is none.

@@ -88,12 +88,16 @@ def require_run_folder(run: Path, num_seeds: int) -> None:
 
 
 def _may_hold_seeds(run: Path, started: Sequence[int]) -> bool:
-    """Return whether a run folder is that of several seeds, with these in it, or has nothing of the user's."""
+    """Return whether several seeds may be trained in a run folder, in which those in `started` were begun already.
+
+    They may not if files of the user's are in the way.
+    """
     names = names_in(run)
     if not started:  # a process that was killed right at its start left the first seed's folder empty
         return all(is_seed_folder(name) and (run / name).is_dir() and not names_in(run / name) for name in names)
-    # A user may have collected runs of one seed under such names, next to files that the best seed's would replace,
-    # or to a biLM, which seeds of one run share. A folder with metrics is itself the run of one seed.
+    # The subfolders may also be runs of one seed that a user has collected under such names. Then the user's own files
+    # next to them would be replaced by those of the best seed. A biLM is the user's, too, if no seed here shares it. A
+    # folder with metrics is itself the run of one seed.
     if BILM in names and not any(read_config(seed_folder(run, seed))[0].bilm == SHARED_BILM for seed in started):
         return False
     replaced = names & {CARD, CONFIG, RESULTS, VOCABULARIES, WEIGHTS}
@@ -136,10 +140,10 @@ class Claim:
 
         Args:
             is_tuned_later: Whether ELMo will be fine-tuned first, so that its checksum isn't known yet. A run without
-                ELMo, or with ELMo as it is now, is then another.
+                ELMo, or with ELMo as it is now, then counts as a different one.
 
         Returns:
-            Whether there are runs in it, and all of them are others that trained nothing.
+            True if the folder holds at least one run, and each of them is another one that trained nothing.
 
         Raises:
             ElmoError: If the folder is refused.
@@ -239,7 +243,8 @@ class Claim:
         """Return whether the folder of a seed is that of another run, which trained nothing.
 
         Raises:
-            ElmoError: If the folder holds a run of another task, recipe, data or biLM that did, or something else.
+            ElmoError: If the folder holds a run of another task, recipe, data or biLM that trained something, or if it
+                holds something that is no run.
         """
         folder, recipe, now = self.folder_of(seed), self.recipe_of(seed), self.config
         if not _FILES.is_run_folder(folder):

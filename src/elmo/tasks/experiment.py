@@ -77,7 +77,7 @@ class ExperimentConfig:
 
     def __post_init__(self) -> None:
         require_count("num_seeds", self.num_seeds)
-        # The last one, before the first is trained.
+        # Before any seed is trained, check that the last one is a possible seed, too.
         require_seed("training.seed", self.recipe.training.seed + self.num_seeds - 1)
 
 
@@ -206,7 +206,7 @@ class Experiment:
 
         Args:
             is_tuned_later: Whether ELMo will be fine-tuned first, so that its checksum isn't known yet. A run without
-                ELMo, or with ELMo as it is now, is then another.
+                ELMo, or with ELMo as it is now, then counts as a different one.
 
         Raises:
             ElmoError: If the folder holds a run of other settings, text or biLM, or trained seeds that this run lacks.
@@ -238,7 +238,7 @@ class Experiment:
         return find_words(set(map(tuple, self.task.all_sentences(chain.from_iterable(self.sets.values())))), words)
 
     def _check_bilm(self) -> None:
-        """Refuse settings that do not fit the biLM, or none, before the run folder is made."""
+        """Refuse settings that do not fit the biLM, or a run without one, before the run folder is made."""
         self.task.require_usable(self.config.recipe, self.bilm is not None)
         vectors = self.config.recipe.elmo.vectors
         if self.config.cache is not None and (self.bilm is None or vectors != "cached"):

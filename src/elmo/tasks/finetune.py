@@ -50,8 +50,8 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
         The perplexity of the development set's text before and after; None if the folder was finished already.
 
     Raises:
-        ElmoError: If the experiment has no model, or needs a warm state that the fine-tuned one does not have; if its
-            run folder holds another run; or if the folder is in that of the experiment or holds something else.
+        ElmoError: If the experiment has no model, or needs a warm state that the fine-tuned model does not have; if its
+            run folder holds another run; or if `folder` is inside the run folder or holds something else.
         FineTuningStoppedError: If Ctrl-C or SIGTERM interrupted the fine-tuning.
     """
     config, task, model = experiment.config, experiment.task, experiment.bilm

@@ -94,8 +94,8 @@ class TaskTrainingConfig:
         plateau_patience: See `plateau_factor`.
         decay_factor: What the learning rate is multiplied by every `decay_steps` steps.
         decay_steps: See `decay_factor`.
-        decay: The share of the training, from 0 to 1, over which the learning rate falls linearly to zero at the end:
-            that of `max_epochs`, or of `max_minutes` if these are up first.
+        decay: The last part of the training, as a share from 0 to 1, in which the learning rate falls linearly to zero.
+            The training is as long as `max_epochs`, or as `max_minutes` if these are up first.
         ema_decay: If given, an exponential moving average of the weights is evaluated and kept in place of the weights
             themselves. It starts at the initial weights, and each step keeps this share of it.
         precision: `float32`, or `bf16`: recurrent layers (but not the GRUs of `squad`, nor biLSTMs on a GPU), and the

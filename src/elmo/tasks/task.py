@@ -142,11 +142,11 @@ class Task(ABC, Generic[R, E, P]):
 
         It continues a sentence that begins with the name of the set: "has no entity in it". A training or dev set with
         a note is refused; a test set is not. If the recipe asks for a share of the training set, the share grows until
-        it has none.
+        there is no note.
         """
 
     def note_on_train(self, train: Sequence[E]) -> str | None:
-        """Return what looks like a mistake in a training set, as a sentence that the name of its file begins."""
+        """Return what looks like a mistake in a training set, or None. Callers put the name of its file before it."""
 
     def note_on_dev(self, train: Sequence[E], dev: Sequence[E]) -> str | None:
         """Return what looks like a mistake in a dev set, for this training set, in the same way."""

@@ -144,7 +144,7 @@ class Trainer(Generic[E, P]):
                         saved = time.perf_counter()
                     if self.stopped:
                         break
-                # Save before evaluating as well: that may take longer than a machine waits before it shuts down.
+                # Save before the evaluation, too, which may take longer than a machine waits before it shuts down.
                 self.save()
                 if not self.stopped:
                     self._end_epoch(metrics)

@@ -67,12 +67,12 @@ def read_texts(path: str | Path, tokenize: Tokenizer, *, several: bool) -> list[
 def read_labelled(path: str | Path, label_comment: str, *, several: bool) -> list[TextExample]:
     """Read the labelled documents of a file of CoNLL-U, whose words are given.
 
-    The labels of a document are in a comment of its sentences, as in "# label = weather". It begins at a comment
-    "# newdoc" or, in a file that has none, at its labels. A file with neither is one document.
+    The labels of a document are in a comment of its sentences, as in "# label = weather". A document begins at a
+    comment "# newdoc" or, in a file that has none, at its labels. A file with neither is one document.
 
     Args:
         path: The file.
-        label_comment: What the comment with the labels begins with, in place of "label".
+        label_comment: The key of the comment with the labels, which is "label" in this example.
         several: Whether a text may have any number of labels, as in "# label = a|b", instead of exactly one.
 
     Raises:

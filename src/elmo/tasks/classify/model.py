@@ -168,6 +168,6 @@ def balanced_weights(counts: Sequence[int], num_texts: int, *, several: bool) ->
     having = torch.tensor(counts, dtype=torch.float32)
     if not several:
         return (num_texts / (len(counts) * having)).expand(2, -1).clone()
-    # No text is without a label that all of them have: its weight is never used, but must not be infinite.
+    # If all texts have a label, the weight of those without it is never used, but it must not be infinite.
     both = torch.stack([num_texts - having, having]).clamp_min(1)
     return num_texts / (2 * both)

@@ -14,7 +14,7 @@ from elmo.nn.elmo import mask_of
 POOL_BATCHES = 50
 """The number of batches whose examples are sorted by length together.
 
-It is large enough for little padding, and small enough that an example meets others in each epoch.
+It is large enough for little padding, and small enough that an example meets different ones in each epoch.
 """
 
 

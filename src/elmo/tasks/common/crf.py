@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Allowed(NamedTuple):
-    """Which tag sequences are allowed, for K tags. At least one sequence of every length must be.
+    """Which tag sequences are allowed, for K tags. At least one sequence of every length must be allowed.
 
     Attributes:
         start: Bool (K,), the tags that may begin a sequence.

@@ -113,8 +113,8 @@ class CharacterEmbedding(nn.Module):
             maxima: list[Tensor] = []
             for convolution in convolutions:
                 windows = convolution(vectors)
-                # The longer the longest token of a block is, the more windows of padding alone the others have.
-                # Dropout makes these differ, and more of them would have a larger maximum: only the first one counts.
+                # Next to a long token, a short one has many windows that hold only padding. Dropout makes these differ,
+                # so their maximum would grow with their number: only the first of them counts.
                 is_behind = torch.arange(windows.shape[2], device=windows.device) > own.unsqueeze(1)
                 maxima.append(windows.masked_fill(is_behind.unsqueeze(1), -torch.inf).amax(dim=2))
             parts.append(ACTIVATIONS[self.encoder.activation](torch.cat(maxima, dim=1)))

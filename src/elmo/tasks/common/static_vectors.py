@@ -37,7 +37,7 @@ class StaticVectors(NamedTuple):
 
 
 class FileWords(NamedTuple):
-    """Which words a recipe's files have vectors for, and how much of a task's data these are.
+    """Which words a recipe's files have vectors for, and how much of a task's data they cover.
 
     Attributes:
         words: The words that a model keeps, in the order of the files.

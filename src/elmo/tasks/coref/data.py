@@ -19,7 +19,7 @@ UNKNOWN_SPEAKER = "-"
 WORD, SPEAKER, MIN_COLUMNS = 3, 9, 12
 
 NO_MENTION = ("-", "_", "")
-"""Columns of a word at which no mention begins or ends. The last one occurs in LitBank as published."""
+"""What the last column holds of a word at which no mention begins or ends. LitBank as published has some empty ones."""
 
 BEGIN = "#begin document"
 """The beginning of a document's first line."""

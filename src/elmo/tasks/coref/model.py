@@ -93,7 +93,7 @@ class CorefModel(TaskModel[Document, Clusters]):
     def predict(self, examples: Sequence[Document]) -> list[Clusters]:
         """Return the clusters of each document.
 
-        A mention is linked to its best antecedent if that scores above none.
+        A mention is linked to its best antecedent, unless having none scores at least as high.
         """
         return [self._link(document) for document in examples]
 
@@ -105,7 +105,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         for row, column, scores in antecedents:
             own, other = clusters[row : row + len(scores), None], clusters[column : column + scores.shape[1]]
             is_right = (own == other) & (own >= 0) & scores.isfinite()
-            # A mention without an antecedent in its cluster, or in no cluster, has none as the right answer.
+            # If no antecedent is in the mention's cluster, or the mention is in none, having none is the right answer.
             is_right = torch.cat([~is_right.any(dim=1, keepdim=True), is_right], dim=1)
             scores = _with_none(scores)
             losses.append((scores.logsumexp(1) - scores.masked_fill(~is_right, -torch.inf).logsumexp(1)).sum())

@@ -34,7 +34,7 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         ]
 
     def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-        """Split a text into documents, which are separated by blank lines. Each other line is a sentence."""
+        """Split a text into documents, which are separated by blank lines. All other lines are sentences."""
         return ((group[0][0], "\n".join(line for _, line in group)) for group in paragraphs(lines))
 
     def parse(self, line: str, tokenize: Tokenizer) -> Document:

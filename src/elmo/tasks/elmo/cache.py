@@ -81,8 +81,8 @@ class LiveLayers:
         If another process is computing the same cache, this one waits for it. If a process was killed while computing
         it, this one continues there.
 
-        The cache holds the sentences as `as_read` gives them, as `ElmoInput` looks them up. `if_no_room` is what the
-        message tells a user to do whose disk is too small.
+        Sentences go through `as_read` first, like those that `ElmoInput` looks up in the cache. If the disk is too
+        small, `if_no_room` ends the message, and says what the user can do.
 
         Raises:
             ElmoError: If the disk has no room for the cache, or the file in `folder` is damaged.

@@ -28,9 +28,9 @@ FrozenLayers = Callable[[Sentences], Sequence[NDArray[np.floating]]]
 """The source of the layers of a biLM that is not trained: it returns an array (L+1, T, D) for each sentence."""
 
 SENTENCES_AT_ONCE = 16
-"""The number of sentences that are padded together where a text has many of them.
+"""The number of sentences of a text that are padded together.
 
-One of them may be ten times as long as the others.
+If all were, a single sentence ten times as long as the others would turn nearly everything into padding.
 """
 
 

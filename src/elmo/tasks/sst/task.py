@@ -210,8 +210,8 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
     def score(self, examples: Sequence[SstExample], predictions: Sequence[LabelPrediction]) -> Scores:
         """Return accuracy in percent, overall and for each label, and the confusion matrix.
 
-        A model of five labels also gets "binary_accuracy", over the sentences that are not neutral. One counts as
-        positive if its positive labels together are more likely than its negative ones.
+        A model of five labels also gets "binary_accuracy", over the sentences that are not neutral. A prediction counts
+        as positive if the positive labels together are more likely than the negative ones.
         """
         gold = [example.label for example in examples]
         scores = score_labels(

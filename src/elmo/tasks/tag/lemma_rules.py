@@ -35,7 +35,7 @@ def _title(text: str) -> str:
 
 
 CASES: dict[str, Callable[[str], str]] = {"lower": _lower, "title": _title, "upper": _upper}
-"""The letter cases of lemmas. In none of them, as *McDonald*, a lemma keeps the case of its form."""
+"""The letter cases of lemmas. A lemma in none of them, such as *McDonald*, keeps the case of its form."""
 
 KEEP = "keep"
 """The case of rules whose edits are made to the form as it is written, and not in lower case."""
