@@ -86,8 +86,8 @@ def command(
     """Show how words changed their meaning between periods of the text of INDEX.
 
     INDEX is built by elmo index with --metadata, a table that says when each file was written. Without --word, all
-    words that are frequent enough in two periods are ranked by their change. With --word, its uses are compared between
-    all periods, with those nearest to the mean of each period.
+    words that are frequent enough in two periods are ranked by their change. With --word, the uses of that word are
+    compared between all periods, and those nearest to the mean of each period are shown.
 
     The measures are taken from the vectors of all uses, in the layer of the index. No model is loaded.
     """

@@ -28,8 +28,8 @@ PLACE_COLUMNS = ("file", "line")
 def print_kwic(uses: Sequence[Use]) -> None:
     """Print each use with its similarity and as many whole tokens around it as fit, the words below each other.
 
-    A line whose word is written from right to left is ordered so as a whole, from the text before the word on the right
-    to that after it on the left. It is filled to its full width, which keeps these words below each other, too.
+    If the word is written from right to left, so is its whole line: the text before the word is on its right, and the
+    text after it on its left. Such a line is filled to its full width, which keeps these words below each other, too.
     """
     widest = max((display_width(use.word) for use in uses), default=0)
     for use in uses:

@@ -104,8 +104,8 @@ def _exit(number: int, _: FrameType | None) -> None:
 def _signal_again(number: int, unraisable: "sys.UnraisableHookArgs") -> None:
     """Send this process the signal again if Python has ignored the exit.
 
-    It ignores all exceptions in `__del__` and in callbacks of weak references, where a signal may be handled, too. It
-    still would if the signal were sent at once.
+    Python ignores all exceptions in `__del__` and in callbacks of weak references, where a signal may be handled, too.
+    If the signal were sent again at once, the exit would be ignored there once more.
     """
     if unraisable.exc_type is SystemExit:
         again = threading.Timer(0.1, os.kill, (os.getpid(), number))
@@ -164,8 +164,8 @@ def _sentence(error: ElmoError | OSError) -> str:
 def _is_out_of_memory(error: Exception) -> bool:
     """Return whether Python, a GPU or the CPU allocator of torch, which has no exception class, ran out of memory.
 
-    A GPU also does in CUDA and in its libraries, whose errors are known by their messages alone. That of cuBLAS for
-    a library that could not start mostly means this, too.
+    The errors of CUDA and its libraries are known by their messages alone. If cuBLAS says that it is not initialized,
+    the GPU usually had too little memory to start it.
     """
     signs = (
         "DefaultCPUAllocator:",

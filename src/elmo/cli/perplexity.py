@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     type=click.Choice(["carry", "zero", "warm"]),
     default="carry",
     show_default=True,
-    help="State in which a sentence starts. carry: that in which the sentence one batch before it ended, as in "
-    "training. zero: zeros. warm: the state that elmo warm stored.",
+    help="State in which a sentence starts. carry: that in which the sentence at its place in the previous batch "
+    "ended, as in training. zero: zeros. warm: the state that elmo warm stored.",
 )
 @click.option(
     "--batch-size",

@@ -89,7 +89,7 @@ def examples(*lines: str) -> str:
 
 
 _OPTIONS = {"devices": "--device", "layout": "--text", "start": "--from", "with_bilm": "--no-bilm"}
-"""The options that are not called as the arguments of the library that they set."""
+"""The options whose names differ from those of the arguments that they set in the library."""
 
 _STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _ARGUMENT = re.compile(rf"`(\w+)(?:=(?:({_STRING})|([^`]*)))?`")

@@ -14,9 +14,10 @@ NUMBER = re.compile(r"[-+]?\d[\d,.]*( ± [\d,.]+)?( ?[kMG%]B?)?|nan")
 """A number, which may have a deviation and a unit: "1,024", "91.2 ± 0.3", "65.5 MB"."""
 
 RIGHT_TO_LEFT, FIRST_STRONG, END, MARK = "\u2067", "\u2068", "\u2069", "\u200f"
-"""Signs of Unicode, which take no place: what is between one of the first two and `END` is ordered from right to left,
-or as its first letter is, and the rest of the line as if it weren't there. Spaces in front of the mark (right-to-left)
-stay within, too, even at the end of a line. Terminals that don't order letters show nothing of this."""
+"""Invisible characters of Unicode that order text. What stands between `RIGHT_TO_LEFT` and `END` is ordered from right
+to left, and what stands between `FIRST_STRONG` and `END` in the direction of its first letter; neither changes the
+order of the rest of the line. `MARK`, put before `END`, keeps the spaces before it inside, even at the end of a line.
+Terminals that don't order letters ignore all of them."""
 
 _WITHOUT_PLACE = ("Mn", "Me", "Cf")
 

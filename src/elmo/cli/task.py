@@ -309,8 +309,8 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     metavar="FORMAT",
     help="plain, as above. For ner, sst, srl and tag also paragraphs (one a line) or wrapped (paragraphs of several "
     "lines, which end at a blank line); these are split into sentences. For tag, ner and classify also conllu. For tag "
-    "columns, as in the training set of RUN. Default: conllu for a FILE so named (x.conllu, x.conllu.xz), and plain "
-    "for others.",
+    "also columns, as in the training set of RUN. Default: conllu for a FILE so named (x.conllu, x.conllu.xz), and "
+    "plain for others.",
 )
 @click.option(
     "--language",

@@ -21,7 +21,7 @@ PLAIN = "plain"
 """The value of `--text` for text without any format."""
 
 CHUNK, CHUNK_TOKENS = 512, 16_384
-"""Most examples, and about how many tokens, are predicted together.
+"""The largest number of examples that are predicted together, and roughly that of their tokens.
 
 A chunk is large enough to sort its examples by length, and small enough that the output of a pipe is not held up.
 """

@@ -90,8 +90,8 @@ def command(
     LSTMs no longer read its first tokens with an empty memory.
 
     With --types, the token vectors (layer 0) of words are computed now, so that embedding looks them up when it first
-    meets a word. They are those of the words in TEXT, the most frequent first, or without TEXT in the model's
-    vocabulary. They are used wherever the model is, until its weights change, and do not touch the warm state.
+    meets a word. The words are those of TEXT, the most frequent first, or, without TEXT, those of the model's
+    vocabulary. The vectors are used wherever the model is, until its weights change, and do not touch the warm state.
     """
     from elmo.text.reading import expand
 
@@ -239,7 +239,7 @@ def _opened(model: str, what: str, done: str) -> Generator[tuple[Model, Path]]:
 
 
 def _place_of(model: str) -> Path | None:
-    """Return the native model folder that `model` is, or None if it is none, or that of a model in the package."""
+    """Return the native model folder that `model` names, or None if it is anything else or is in the package."""
     from elmo.formats.native import is_native
     from elmo.formats.sources import is_bundled
 

@@ -53,7 +53,7 @@ def num_left_out(num_words: int, corpus: Corpus) -> int:
 
 
 def words_left_out(number: int, min_count: int) -> str:
-    """Return what a result says of that number of words."""
+    """Return the end of a result that says how many words were left out as too rare, or "" if none were."""
     return f"; {counted(number, 'word')} with fewer than {min_count} uses left out" if number > 0 else ""
 
 
