@@ -91,7 +91,7 @@ def command(
 
     With --types, the token vectors (layer 0) of words are computed now, so that embedding looks them up when it first
     meets a word. The words are those of TEXT, the most frequent first, or, without TEXT, those of the model's
-    vocabulary. The vectors are used wherever the model is, until its weights change, and do not touch the warm state.
+    vocabulary. The model uses these vectors until its weights change. They do not touch the warm state.
     """
     from elmo.text.reading import expand
 

@@ -144,9 +144,10 @@ def description_writers(
     model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None
 ) -> dict[Path, Callable[[Path], object]]:
     """Return the writers of the card and the figures. The figures come last: they show that everything is written."""
-    card = model.card if model.card and not figures else model_card(model, figures or model.figures, metadata)
+    facts = figures or model.figures
+    card = model.card if model.card and not figures else model_card(model, facts, metadata)
     writers: dict[Path, Callable[[Path], object]] = {folder / CARD: lambda path: write_text(path, card)}
-    return writers | figure_writers(folder, figures or model.figures)
+    return writers | figure_writers(folder, facts)
 
 
 def figure_writers(folder: Path, figures: Mapping[str, str]) -> dict[Path, Callable[[Path], object]]:
