@@ -1,4 +1,4 @@
-"""An experiment turns files into a self-contained run folder, for one or several seeds, and may be started again."""
+"""An experiment turns files into trained models, for one or several seeds, and may be started again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 import re
 import shutil
 import statistics
-import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,80 +18,23 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import make_many_langs
 import make_words
 from bridge import make_model
 from elmo import formats
 from elmo.config import TextConfig
-from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
-from elmo.formats import sources
-from elmo.targets import alone_in
 from elmo.tasks import load_task_recipe
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.elmo.cache import remove_cache
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.finetune import finetune_for_task, finetuning_text
-from elmo.tasks.ner.task import TASK, NerExample, NerModel, NerRecipe
+from elmo.tasks.ner.task import TASK, NerExample
 from elmo.tasks.prediction import predict
 from elmo.tasks.results import Result
-from elmo.tasks.run_folder import VOCABULARIES, RunConfig, StoredRun, load_run, read_results
-from elmo.tasks.tag.lemma_rules import LemmaRule
+from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer
 from elmo.training.metrics import read_rows
-
-Recipe = Callable[..., NerRecipe]
-RESULT: dict[str, Any] = {
-    "seed": 0,
-    "epochs": 3,
-    "best_epoch": 2,
-    "seconds": 60.0,
-    "examples_per_second": 9.5,
-    "scores": {"dev": {"f1": 90.0}},
-}
-FINISHED = {"README.md", "config.json", "metrics.csv", "results.json", "vocabularies.json", "weights.safetensors"}
-
-
-def make_config(
-    files: Path, recipe: NerRecipe, out: str = "run", elmo: str | None = "model", **options: Any
-) -> ExperimentConfig:
-    train, dev, test = (str(files / f"{name}.conll") for name in ("train", "dev", "test"))
-    source = "none" if elmo is None else str(files / elmo)
-    return ExperimentConfig("ner", recipe, files / out, train, dev, test, source, device="cpu", **options)
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
-
-
-def test_a_run_folder_is_self_contained(files: Path, recipe: Recipe) -> None:
-    """The folder gives the same scores in another process after it was moved and the biLM's own folder was removed."""
-    config = make_config(files, recipe(training__max_epochs=25))
-    (result,) = Experiment(config).run()
-    assert names(config.folder) == FINISHED | {"bilm"}
-    assert names(config.folder / "bilm") == {"README.md", "config.json", "model.safetensors"}
-    assert result.scores.keys() == {"dev", "test"}
-    assert result.scores["dev"]["f1"] > 30
-    config.folder.rename(files / "moved")
-    shutil.rmtree(files / "model")
-    code = (
-        "import json, sys\nfrom pathlib import Path\nfrom elmo.tasks.run_folder import load_run\n"
-        "from elmo.tasks.prediction import predict\nrun = load_run(Path('moved'))\n"
-        "examples = run.task.read('test.conll', run.recipe)\n"
-        "print(json.dumps(run.task.score(examples, predict(run.task, run.model, examples))))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=files, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == result.scores["test"]
-
-
-def test_the_card_has_the_figures(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe())
-    (result,) = Experiment(config).run()
-    card = (config.folder / "README.md").read_text()
-    assert "| ELMo | model, 3 layers, 12 wide, at the input, cached |" in card
-    assert "| trained on | train.conll, 40 examples |" in card
-    assert f"| f1 | {result.scores['dev']['f1']:.2f} | {result.scores['test']['f1']:.2f} |" in card
+from experiments import FINISHED, Recipe, interrupt, make_config, names
 
 
 def test_the_speed_of_a_training_counts_examples(files: Path, recipe: Recipe) -> None:
@@ -135,15 +77,6 @@ def test_a_bilm_that_was_trained_along_is_in_the_run(files: Path, recipe: Recipe
     assert not torch.equal(tuned, original)
 
 
-def test_a_run_is_no_bilm_but_holds_one(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe())
-    Experiment(config).run()
-    name = re.escape(str(config.folder))
-    with pytest.raises(ElmoError, match=f"{name}: is the run folder of a task, not a biLM; its biLM is {name}/bilm$"):
-        formats.load(config.folder)
-    assert formats.load(config.folder / "bilm").bilm
-
-
 @pytest.mark.parametrize("vectors", ["cached", "trained"])
 def test_a_bilm_of_whole_words(vectors: str, files: Path, recipe: Recipe) -> None:
     """The biLM is kept in the run folder with its list of words, which it needs to read text."""
@@ -154,29 +87,6 @@ def test_a_bilm_of_whole_words(vectors: str, files: Path, recipe: Recipe) -> Non
     run = load_run(config.folder)
     examples = run.task.read(config.dev, run.recipe)
     assert run.task.score(examples, predict(run.task, run.model, examples)) == result.scores["dev"]
-
-
-def test_without_a_copy_the_bilm_must_stay(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1), with_bilm=False)
-    Experiment(config).run()
-    assert names(config.folder) == FINISHED
-    load_run(config.folder)
-    (files / "model").rename(files / "gone")
-    with pytest.raises(ElmoError, match=r"run: its biLM can't be loaded: .*model: no such file or folder"):
-        load_run(config.folder)
-    other = make_model()
-    torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)
-    formats.save_native(other, files / "model")
-    with pytest.raises(ElmoError, match=r"run: was not trained with the biLM that is now .*model"):
-        load_run(config.folder)
-
-
-def test_a_copy_that_is_gone_is_named(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1))
-    Experiment(config).run()
-    shutil.rmtree(config.folder / "bilm")
-    with pytest.raises(ElmoError, match=r"run: its biLM .*run/bilm is missing; put it back$"):
-        load_run(config.folder)
 
 
 def save_in_lower_case(folder: Path) -> None:
@@ -278,34 +188,6 @@ def test_the_dev_set_is_measured_before_and_after_a_fine_tuning(files: Path, rec
     assert result.before.num_tokens == result.after.num_tokens == 1
 
 
-def test_a_copy_may_be_asked_for_afterwards(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1), with_bilm=False)
-    Experiment(config).run()
-    Experiment(replace(config, with_bilm=True)).run()
-    shutil.rmtree(files / "model")
-    load_run(config.folder)
-
-
-def test_the_model_of_the_package_stays_a_name(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trained model does not look for a folder of the same name in the place where it was trained."""
-    monkeypatch.setattr(sources, "MODELS", files / "package")
-    shutil.copytree(files / "model", files / "package" / "en")
-    (files / "en").mkdir()
-    monkeypatch.chdir(files)
-    config = replace(make_config(files, recipe(training__max_epochs=1), with_bilm=False), elmo="en")
-    Experiment(config).run()
-    assert json.loads((config.folder / "config.json").read_text())["bilm"] == "en"
-    load_run(config.folder)
-
-
-def test_the_baseline_has_no_bilm(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
-    Experiment(config).run()
-    assert names(config.folder) == FINISHED
-    assert "none: the baseline" in (config.folder / "README.md").read_text()
-    load_run(config.folder)
-
-
 def test_each_of_several_seeds_has_the_result_that_it_has_alone(files: Path, recipe: Recipe) -> None:
     """Each seed has the result that it has alone. The folder gets the best model, with mean and deviation of all."""
     settings = recipe(training__max_epochs=4)
@@ -349,14 +231,6 @@ def test_each_seed_starts_from_weights_of_its_own(files: Path, recipe: Recipe, m
     assert not torch.equal(first, other)
 
 
-def test_loading_a_run_draws_no_random_numbers(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1))
-    Experiment(config).run()
-    before = torch.get_rng_state()
-    load_run(config.folder)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_sentences_to_finetune_on_are_distinct_as_the_bilm_reads_them() -> None:
     """Two sentences that differ in case are one sentence for a biLM that reads lower case."""
     examples = [NerExample(tuple(text.split(" ")), ()) for text in ("Ann met Bo", "ANN met bo", "Ann met Bo")]
@@ -373,19 +247,6 @@ def test_a_cache_that_the_disk_cannot_hold_is_refused(
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=1000))
     with pytest.raises(ElmoError, match=r"vectors: ELMo's vectors of [0-9,]+ tokens take 0 MB, but only 0 MB are free"):
         Experiment(make_config(files, recipe())).run()
-
-
-def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Stop the training after this many steps, as a signal would."""
-    make_step, made = Trainer[Any, Any].step, iter(range(steps))
-
-    def step(self: Trainer[Any, Any], examples: Any) -> None:
-        make_step(self, examples)
-        next(made, None)
-        if made.__length_hint__() == 0:
-            self.stopped = True
-
-    monkeypatch.setattr(Trainer, "step", step)
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
@@ -468,45 +329,6 @@ def test_there_is_at_least_one_seed(number: int, files: Path, recipe: Recipe) ->
         make_config(files, recipe(), num_seeds=number)
 
 
-def test_an_unfinished_run_of_several_seeds_names_its_seeds(
-    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The folder itself becomes a run only when the best of all seeds is known."""
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
-    interrupt(monkeypatch, 7)
-    Experiment(config).run()
-    says = (
-        r"run: not all of its seeds are trained; run the same .* again to continue, or name .*, such as .*run/seed-0$"
-    )
-    with pytest.raises(ElmoError, match=says):
-        load_run(config.folder)
-    load_run(config.folder / "seed-0")
-
-
-def test_a_task_of_another_version_is_named_with_its_file(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
-    Experiment(config).run()
-    path = config.folder / "config.json"
-    path.write_text(path.read_text().replace('"ner"', '"parse"'))
-    says = r"run/config\.json: task 'parse' is unknown to this program, which has ner, "
-    with pytest.raises(ElmoError, match=says):
-        load_run(config.folder)
-    with pytest.raises(ElmoError, match=says):
-        Experiment(config)
-
-
-def test_a_full_folder_is_refused_before_files_are_read(
-    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files of word vectors take minutes."""
-    config = make_config(files, recipe())
-    config.folder.mkdir()
-    (config.folder / "notes.txt").touch()
-    monkeypatch.setattr(type(TASK), "read", None)
-    with pytest.raises(ElmoError, match="run: is neither empty nor a run folder of a task; choose another one"):
-        Experiment(config)
-
-
 def test_an_object_continues_its_own_run(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """If its run is called again, each seed has one result, as from a new object."""
     experiment = Experiment(make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2))
@@ -534,58 +356,6 @@ def test_a_continued_run_may_end_at_another_time(files: Path, recipe: Recipe, mo
     assert result.epochs == 4
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
-def test_two_processes_do_not_share_a_run(num_seeds: int, files: Path, recipe: Recipe) -> None:
-    """The second process is refused before it has written anything."""
-    config = make_config(files, recipe(), num_seeds=num_seeds)
-    config.folder.mkdir()
-    with alone_in(config.folder), pytest.raises(ElmoError, match="run: another process is writing it"):
-        Experiment(config).run()
-    assert names(config.folder) == set()
-
-
-@pytest.mark.parametrize("num_seeds", [1, 2])
-def test_another_run_is_refused_while_a_process_trains_there(num_seeds: int, files: Path, recipe: Recipe) -> None:
-    """It would be of no use to wait for that process."""
-    Experiment(make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=num_seeds)).run()
-    other = make_config(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None, num_seeds=num_seeds)
-    with alone_in(other.folder), pytest.raises(ElmoError, match=r"was started with dropout: 0\.2, not 0\.3"):
-        Experiment(other).run()
-
-
-@pytest.mark.parametrize("num_files", range(2))
-def test_a_kill_before_the_first_step_is_survived(
-    num_files: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run folder begins with two files. The process dies when `num_files` of them have their names."""
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
-    calls, replace = iter(range(9)), Path.replace
-
-    def die(self: Path, target: Path) -> Path:
-        if next(calls) == num_files:
-            for path in config.folder.glob(".*.partial"):  # what a kill would leave
-                path.with_name(f".old{path.name}").write_bytes(path.read_bytes())
-            raise KeyboardInterrupt
-        return replace(self, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", die)
-        with pytest.raises(KeyboardInterrupt):
-            Experiment(config).run()
-    assert len(names(config.folder) & {"config.json", "vocabularies.json"}) == num_files
-    assert any(name.startswith(".old") for name in names(config.folder))
-    Experiment(config).run()
-    assert names(config.folder) == FINISHED
-
-
-def test_a_kill_after_the_results_leaves_no_checkpoint(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
-    Experiment(config).run()
-    (config.folder / CHECKPOINT).write_text("what was about to be removed")
-    Experiment(config).run()
-    assert names(config.folder) == FINISHED
-
-
 @pytest.mark.parametrize(
     ("elmo", "vectors", "reason"),
     [(None, "cached", "without ELMo"), ("model", "live", "elmo.vectors: live"), ("model", "trained", "trained")],
@@ -597,165 +367,6 @@ def test_a_cache_for_nothing_is_refused(
     with pytest.raises(ElmoError, match=f"^cache .*cache: .*{reason}.* no vectors are kept; leave it out"):
         Experiment(config)
     assert not (files / "cache").exists()
-
-
-def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) -> None:
-    Experiment(make_config(files, recipe(training__max_epochs=1))).run()
-    others = [
-        (
-            make_config(files, recipe(training__max_epochs=1, dropout=0.3)),
-            r"^.*/run: was started with dropout: 0\.2, not 0\.3; choose another run folder$",
-        ),
-        (
-            make_config(files, recipe(training__max_epochs=1, training__clip_norm=None)),
-            r"run: was started with training\.clip_norm: 5\.0, not null; choose",
-        ),
-        (
-            make_config(files, recipe(training__max_epochs=1), elmo=None),
-            "run: was started with a biLM, and now has none; choose",
-        ),
-        (
-            replace(make_config(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")),
-            "run: was started with another dev set; choose",
-        ),
-        (
-            replace(make_config(files, recipe(training__max_epochs=1)), test=None),
-            "was started with a test set, and now has none; choose",
-        ),
-        (make_config(files, recipe(training__max_epochs=2)), r"with other settings \(training\.max_epochs: 1, not 2\)"),
-        (make_config(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
-        (
-            make_config(files, recipe(), "model"),
-            r"model: is a biLM and not the run folder of a task, which 'elmo task train' makes$",
-        ),
-    ]
-    for config, says in others:
-        with pytest.raises(ElmoError, match=says):
-            Experiment(config).run()
-
-
-def save_with_warm_state(folder: Path, sentence: list[str]) -> None:
-    """Give the model of the folder the state in which it is after a sentence."""
-    model = formats.load(folder)
-    model.warm_state = mean_state(model, [sentence])
-    formats.save_native(model.copy_with(card=None), folder)
-
-
-@pytest.mark.parametrize("state", ["zero", "warm"])
-def test_a_run_belongs_to_one_warm_state_if_it_starts_there(state: str, files: Path, recipe: Recipe) -> None:
-    save_with_warm_state(files / "model", ["A", "play"])
-    config = make_config(files, recipe(elmo__state=state, elmo__vectors="live", training__max_epochs=1))
-    results = Experiment(config).run()
-    save_with_warm_state(files / "model", ["They"])
-    if state == "zero":
-        assert Experiment(config).run() == results
-    else:
-        with pytest.raises(ElmoError, match="run: was started with another biLM; choose another run folder"):
-            Experiment(config).run()
-
-
-@pytest.mark.parametrize("num_seeds", [1, 2])
-def test_a_start_that_trained_nothing_leaves_the_folder_free(
-    num_seeds: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If a start ran out of memory, other settings may use the folder, and the biLM that it left is removed."""
-
-    def fail(trainer: Trainer[Any, Any], *_: object) -> None:
-        raise MemoryError
-
-    config = make_config(files, recipe(training__max_epochs=1), num_seeds=num_seeds)
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "train", fail)
-        with pytest.raises(MemoryError):
-            Experiment(config).run()
-    assert (config.folder / "bilm").exists()
-    other = make_config(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None, num_seeds=num_seeds)
-    assert other.folder == config.folder
-    results = Experiment(other).run()
-    assert len(results) == num_seeds
-    assert not (config.folder / "bilm").exists()
-    with pytest.raises(ElmoError, match=r"run(/seed-0)?: was started with no biLM, and now has one"):
-        Experiment(config).run()
-
-
-def test_seeds_that_trained_nothing_take_another_bilm(
-    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All seeds share one biLM. As soon as one of them is trained with it, there can't be another."""
-    other = make_model()
-    torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)  # pyright: ignore[reportOptionalMemberAccess]
-    formats.save_native(other, files / "other")
-    config = make_config(files, recipe(training__max_epochs=1), num_seeds=2)
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "train", None)
-        with pytest.raises(TypeError):
-            Experiment(config).run()
-    config = make_config(files, recipe(training__max_epochs=1), elmo="other", num_seeds=2)
-    with monkeypatch.context() as patch:
-        interrupt(patch, 6)
-        assert len(Experiment(config).run()) == 1
-    load_run(config.folder / "seed-0")  # refuses another biLM than it was trained with
-    with pytest.raises(ElmoError, match="seed-0: was started with another biLM"):
-        Experiment(replace(config, elmo=str(files / "model"))).run()
-    assert len(Experiment(config).run()) == 2
-
-
-def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -> None:
-    """All seeds, old and new, have one recipe and one biLM, since the best of them becomes the folder's model."""
-    config = make_config(files, recipe(training__max_epochs=1), num_seeds=2)
-    results = Experiment(config).run()
-    before = (config.folder / "results.json").read_bytes()
-    no_elmo = "a biLM, and now has none"
-    for changes, elmo, says in (({"dropout": 0.3}, "model", r"dropout: 0\.2, not 0\.3"), ({}, None, no_elmo)):
-        other = make_config(files, recipe(training__max_epochs=1, training__seed=2, **changes), elmo=elmo, num_seeds=2)
-        with pytest.raises(ElmoError, match=f"seed-[01]: was started with {says}; choose"):
-            Experiment(other).run()
-    assert sorted(path.name for path in config.folder.glob("seed-*")) == ["seed-0", "seed-1"]
-    assert (config.folder / "results.json").read_bytes() == before
-    with pytest.raises(
-        ElmoError, match=r"run: has the results of seed 0, which the results of seeds 1 to 2 would repla"
-    ):
-        Experiment(make_config(files, recipe(training__max_epochs=1, training__seed=1), num_seeds=2)).run()
-    assert (config.folder / "results.json").read_bytes() == before
-    with pytest.raises(ElmoError, match="has the results of seed 0"):  # as before a fine-tuning, which takes long
-        Experiment(make_config(files, recipe(training__max_epochs=1, training__seed=1), num_seeds=2)).require_same_run()
-    more = make_config(files, recipe(training__max_epochs=1), num_seeds=3)
-    assert [result.scores for result in Experiment(more).run()[:2]] == [result.scores for result in results]
-
-
-def test_a_seed_of_a_newer_version_is_refused_before_others_are_trained(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
-    (config.folder / "seed-1").mkdir(parents=True)
-    values = {"format": 99, "task": "ner", "bilm": None, "fingerprint": None, "train": "", "dev": "", "recipe": {}}
-    (config.folder / "seed-1" / "config.json").write_text(json.dumps(values))
-    with pytest.raises(ElmoError, match=r"seed-1/config\.json: format 99 is newer than this program"):
-        Experiment(config).run()
-    assert names(config.folder) == {"seed-1"}
-
-
-def test_a_run_from_before_a_key_existed_continues(
-    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = make_config(files, recipe(training__max_epochs=1))
-    results = Experiment(config).run()
-    values = json.loads((config.folder / "config.json").read_text())
-    del values["recipe"]["training"]["share"]
-    (config.folder / "config.json").write_text(json.dumps(values))
-    monkeypatch.setattr(Trainer, "step", None)
-    assert Experiment(config).run() == results
-
-
-def test_words_of_a_run_stay_as_they_are(files: Path, recipe: Recipe) -> None:
-    (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
-    words = {"words__vectors": str(files / "v.txt"), "words__dim": 2, "words__trainable": False}
-    config = make_config(files, recipe(training__max_epochs=1, **words), elmo=None)
-    Experiment(config).run()
-    model = load_run(config.folder).model
-    assert isinstance(model, NerModel)
-    assert model.words([["Ann", "Bo"]])[0].tolist() == [[1, 2], [3, 4]]
-    (files / "v.txt").write_text("Bo 3 4\nAnn 1 2\n")
-    with pytest.raises(ElmoError, match="run: was started with other words than the recipe's files hold now"):
-        Experiment(config).run()
 
 
 def test_an_interrupt_while_a_seed_is_measured_is_obeyed(
@@ -775,56 +386,6 @@ def test_an_interrupt_while_a_seed_is_measured_is_obeyed(
     assert len(Experiment(config).run()) == 2
 
 
-def test_hidden_files_make_no_folder_full(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
-    config.folder.mkdir()
-    (config.folder / ".gitignore").touch()
-    assert len(Experiment(config).run()) == 2
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.mark.parametrize(
-    "others",
-    [
-        ("seed-words/a.txt",),
-        ("seed-0-backup/config.json", "README.md", "vectors/glove.txt"),
-        ("seed-0/notes.txt",),
-        ("seed-0/config.json", "config.json"),
-        ("seed-00/a.txt", "weights.safetensors"),
-        ("seed-0",),
-    ],
-)
-def test_files_of_the_user_are_no_run_of_several_seeds(others: tuple[str, ...], files: Path, recipe: Recipe) -> None:
-    """The name of a folder alone does not make a run of several seeds of the one that it is in."""
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
-    for name in others:
-        (config.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (config.folder / name).write_text("{}")
-    before = contents(config.folder)
-    with pytest.raises(ElmoError, match="run: is neither empty nor a run of several seeds; choose another one"):
-        Experiment(config).run()
-    assert contents(config.folder) == before
-
-
-def test_runs_of_one_seed_that_a_user_collected_are_not_taken_over(files: Path, recipe: Recipe) -> None:
-    """A README of the user's, or a run in the folder itself, would be replaced by the best seed's."""
-    settings = recipe(training__max_epochs=1)
-    Experiment(make_config(files, settings, "mine/seed-0", elmo=None)).run()
-    Experiment(make_config(files, settings, "both", elmo=None)).run()
-    shutil.copytree(files / "mine" / "seed-0", files / "both" / "seed-0")
-    shutil.copytree(files / "mine", files / "next-to-a-model")
-    shutil.copytree(files / "model", files / "next-to-a-model" / "bilm")
-    (files / "mine" / "README.md").write_text("My runs.")
-    for name in ("mine", "both", "next-to-a-model"):
-        before = contents(files / name)
-        with pytest.raises(ElmoError, match=f"{name}: is neither empty nor a run of several seeds"):
-            Experiment(make_config(files, settings, name, elmo=None, num_seeds=2)).run()
-        assert contents(files / name) == before
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files are mapped")
 def test_a_cache_is_let_go_before_it_is_removed(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows removes no file that is still mapped into memory, and elsewhere it goes on taking space."""
@@ -840,124 +401,6 @@ def test_a_cache_is_let_go_before_it_is_removed(files: Path, recipe: Recipe, mon
     Experiment(make_config(files, recipe(training__max_epochs=1))).run()
     assert mapped == {"trained": True, "removed": False}
     assert str(files) not in Path("/proc/self/maps").read_text()
-
-
-@pytest.mark.parametrize("elmo", [None, "model"])
-def test_only_caches_are_removed_after_a_training(elmo: str | None, files: Path, recipe: Recipe) -> None:
-    """A user may keep static vectors under the name of the folder for caches."""
-    config = make_config(files, recipe(training__max_epochs=1), elmo=elmo)
-    Experiment(config).run()
-    assert not (config.folder / "vectors").exists()
-    (config.folder / "vectors").mkdir()
-    (config.folder / "vectors" / "glove.layers").write_text("mine")
-    Experiment(config).run()
-    assert contents(config.folder / "vectors") == {"glove.layers": b"mine"}
-
-
-def test_a_run_of_several_seeds_goes_on_next_to_other_folders(files: Path, recipe: Recipe) -> None:
-    """A copy of a seed's folder doesn't matter, nor does the empty one of a start that was killed at once."""
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
-    (config.folder / "seed-0").mkdir(parents=True)
-    results = Experiment(config).run()
-    shutil.copytree(config.folder / "seed-0", config.folder / "seed-0-backup")
-    assert Experiment(config).run() == results
-
-
-def test_a_folder_of_several_seeds_is_refused_to_one_seed(files: Path, recipe: Recipe) -> None:
-    Experiment(make_config(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)).run()
-    with pytest.raises(
-        ElmoError, match="holds a run of several seeds; choose another run folder, or more than one seed"
-    ):
-        Experiment(make_config(files, recipe(training__max_epochs=1), elmo=None)).run()
-
-
-def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> None:
-    """The corrected command can then use the name of the folder."""
-    make_many_langs.make(files / "unicode")
-    (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
-    narrow = {"words__vectors": str(files / "v.txt"), "words__dim": 3}
-    refused = [
-        (make_config(files, recipe(), elmo="unicode"), "pass `with_bilm=False`"),
-        (make_config(files, recipe(elmo__state="warm")), "no warm state"),
-        (make_config(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
-        (
-            make_config(files, recipe(token_column=7)),
-            r"train\.conll, line 1: has 2 columns, and token_column=7 is not one of those before the tag",
-        ),
-        (make_config(files, recipe(**narrow)), r"words\.dim: is 3, but the vectors of .*v\.txt have 2"),
-    ]
-    for config, says in refused:
-        with pytest.raises(ElmoError, match=says):
-            Experiment(config).run()
-        assert not config.folder.exists()
-    Experiment(make_config(files, recipe(training__max_epochs=1), elmo="unicode", with_bilm=False)).run()
-
-
-def test_damaged_vocabularies_are_named(files: Path, recipe: Recipe) -> None:
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
-    Experiment(config).run()
-    for content, says in (
-        ("null", "holds something other than lists of strings"),
-        ('{"words": "all"}', "holds something other than lists of strings"),
-        ('{"words": [1]}', "holds something other than lists of strings"),
-        ('{"words": []}', "key '.*' is missing"),
-        ("{", "not valid JSON"),
-    ):
-        (config.folder / "vocabularies.json").write_text(content)
-        with pytest.raises(ElmoError, match=rf"vocabularies.json.*: {says}"):
-            load_run(config.folder)
-
-
-@pytest.mark.parametrize(
-    ("task", "settings", "name", "words"),
-    [
-        ("srl", {}, "predicates", ["sings"]),
-        ("classify", {"class_weights": "balanced"}, "label_counts", ["many"]),
-        ("classify", {"class_weights": "balanced"}, "num_texts", []),
-        ("tag", {}, "labels of lemma", ["lower"]),
-        ("tag", {}, "labels of lemma", ["1"]),
-    ],
-)
-def test_damaged_numbers_and_rules_are_named(
-    task: str, settings: Mapping[str, Any], name: str, words: list[str], tmp_path: Path
-) -> None:
-    """Some lists hold more than words, as strings."""
-    lists = {
-        "words": ["Ann"],
-        "predicates": ["sings 1 2"],
-        "roles": ["ARG0"],
-        "labels": ["yes", "no"],
-        "label_counts": ["1", "2"],
-        "num_texts": ["3"],
-        "targets": ["lemma"],
-        "labels of lemma": [str(LemmaRule.of("sings", "sing"))],
-        "lemmas": ["sing"],
-    }
-    recipe = replace(load_task_recipe(task), **settings)
-    stored = StoredRun(tmp_path, RunConfig(1, task, None, None, train="", dev=""), recipe, lists, {}, None)
-    with pytest.raises(ElmoError, match="weights"):  # there are none, but the model was made
-        stored.load()
-    with pytest.raises(ElmoError, match=rf"{VOCABULARIES}: is damaged \(.+\); get it again or train again"):
-        replace(stored, vocabularies={**lists, name: words}).load()
-
-
-def test_vocabularies_may_be_larger_than_settings(files: Path, recipe: Recipe) -> None:
-    """A list of half a million words is. Spaces stand for them here, which change nothing else."""
-    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
-    results = Experiment(config).run()
-    with (config.folder / "vocabularies.json").open("a") as file:
-        file.write(" " * 4_000_000)
-    load_run(config.folder)
-    assert Experiment(config).run() == results
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [(".", "is not the run folder of a task"), ("model", "model: is a biLM and not the run folder of a task")],
-)
-def test_a_folder_that_is_not_a_run_folder_is_refused(name: str, says: str, files: Path) -> None:
-    with pytest.raises(ElmoError, match=says):
-        load_run(files / name)
 
 
 def test_tasks_know_their_names() -> None:
@@ -1013,22 +456,3 @@ def test_trains_on_a_gpu_and_predicts_anywhere(
     examples = TASK.read(config.dev, config.recipe)
     on_gpu, on_cpu = (predict(run.task, run.model, examples) for run in found.values())
     assert on_gpu == on_cpu
-
-
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ([], "holds something other than results; train again"),
-        ({"runs": 1}, "holds something other than results; train again"),
-        ({"runs": [[]]}, "expected a mapping of keys, found list"),
-        (RESULT | {"scores": {"dev": 90.0}}, r"scores: dev: expected a mapping of keys, found 90\.0"),
-        (RESULT | {"scores": {"dev": {"f1": "90"}}}, "scores: dev: f1: expected float, found '90'"),
-        (RESULT | {"epochs": 1.5}, r"epochs: expected int, found 1\.5"),
-    ],
-)
-def test_results_that_someone_edited_are_refused(values: object, says: str, tmp_path: Path) -> None:
-    (tmp_path / "results.json").write_text(json.dumps(RESULT))
-    assert [result.scores for result in read_results(tmp_path)] == [RESULT["scores"]]
-    (tmp_path / "results.json").write_text(json.dumps(values))
-    with pytest.raises(ElmoError, match=f"results.json: {says}"):
-        read_results(tmp_path)
