@@ -177,6 +177,8 @@ def test_words_can_be_measured_in_turns(index: Path, monkeypatch: pytest.MonkeyP
     for wrong, shown in (("1840s", "'1840s'"), (("1840s",), r"\('1840s',\)")):
         with pytest.raises(ElmoError, match=f"`between`: expected the names of two periods, found {shown}"):
             uses.rank(wrong, min_count=5)
+    with pytest.raises(ElmoError, match="`min_count`: expected a whole number, found '5'"):
+        uses.rank(min_count="5")
     monkeypatch.setattr(module, "SUMS_BYTES", 1)
     parts = uses.rank(min_count=5)
     assert [one.word for one in whole] == [one.word for one in parts]

@@ -34,7 +34,7 @@ from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.files import write_all
 from elmo.progress import show_progress
-from elmo.schema import require_choice, require_count
+from elmo.schema import require_choice, require_count, require_whole
 from elmo.text.reading import lower
 from elmo.wording import counted
 
@@ -224,6 +224,7 @@ class ChangeIndex(OpenIndex):
         Raises:
             ElmoError: If there is no such period, or no word occurs often enough in both, or `min_count` is below 2.
         """
+        require_whole("`min_count`", min_count)
         if min_count < 2:
             raise ElmoError(f"`min_count`: {min_count} is too low; the distances within a period are those of two uses")
         require_choice("`measure`", measure, MEASURES)
