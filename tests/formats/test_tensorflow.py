@@ -69,6 +69,9 @@ def test_the_newest_checkpoint_is_the_one_that_the_list_names(tmp_path: Path) ->
     make(tmp_path)
     write_bundle(tmp_path / "model.ckpt_batch-3", {"lm/x": np.zeros(3, np.float32)})
     assert PREFIX in formats.load(tmp_path).origin
+    path_on_windows = rf'model_checkpoint_path: "C:\\run\\{PREFIX}"'
+    (tmp_path / "checkpoint").write_text(path_on_windows, encoding="utf-8")
+    assert PREFIX in formats.load(tmp_path).origin
     (tmp_path / "checkpoint").unlink()
     with pytest.raises(ElmoError, match=r"expected one checkpoint, found model\.ckpt_batch-3, model\.ckpt_batch-7"):
         formats.load(tmp_path)

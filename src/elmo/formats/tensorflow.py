@@ -70,8 +70,9 @@ def find_checkpoint(folder: Path) -> Path | None:
     if (folder / LIST).is_file():
         with (folder / LIST).open(encoding="utf-8", errors="replace") as file:
             text = file.read(_LONGEST_LIST)
-        newest = re.search(r'^model_checkpoint_path: "(?:[^"\n]*/)?([^"/\n]+)"', text, re.MULTILINE)
-        # Only the last part of the path counts: the list has the paths of the machine that trained.
+        newest = re.search(r'^model_checkpoint_path: "(?:[^"\n]*[/\\])?([^"/\\\n]+)"', text, re.MULTILINE)
+        # Only the last part of the path counts: the list has the paths of the machine that trained, with backslashes
+        # if that was Windows.
         if newest and folder / newest[1] in found:
             return folder / newest[1]
     if len(found) > 1:
