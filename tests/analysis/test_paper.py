@@ -39,8 +39,8 @@ from elmo.text.columns import Tagged
 TABLE = Table(
     "Scores",
     "F1 (%)",
-    ["a", "b"],
-    {"x": {"a": 1.25, "b": "never"}, "y|z": {"b": 1000.0}},
+    ["a", "b|c"],
+    {"x": {"a": 1.25, "b|c": "never"}, "y|z": {"b|c": 1000.0}},
     {"x": {"a": 2.0}},
     {"x": {"a": 0.5}},
 )
@@ -59,7 +59,7 @@ def test_markdown_has_the_papers_figures_above_ours() -> None:
         "",
         "## Scores",
         "",
-        "| F1 (%) | | a | b |",
+        "| F1 (%) | | a | b\\|c |",
         "|---|---|---|---|",
         "| x | paper | 2.0 |  |",
         "| x | here | 1.2 ± 0.5 | never |",

@@ -184,7 +184,7 @@ def as_markdown(finding: Finding) -> str:
 
 def table_markdown(table: Table) -> str:
     """Return a table in Markdown. In rows that the paper has too, its figures are in the line above ours."""
-    head = f"| {table.unit} | |{''.join(f' {column} |' for column in table.columns)}"
+    head = f"| {_escape(table.unit)} | |{''.join(f' {_escape(column)} |' for column in table.columns)}"
     lines = [head, f"|{'---|' * (len(table.columns) + 2)}"]
     lines += [f"|{''.join(f' {_escape(cell)} |' for cell in row)}" for row in rows_as_text(table)]
     return "\n".join(lines)
