@@ -19,9 +19,10 @@ from elmo.embed.type_encoder import encode_types
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import stored as stored_parts
-from elmo.formats.files import AnyArray, checksum, read_arrays, versions, write_arrays
+from elmo.formats.files import versions
 from elmo.formats.model import Model
 from elmo.formats.native import save_types, save_warm_state
+from elmo.formats.safetensors import AnyArray, checksum, read_arrays, write_arrays
 from elmo.formats.stored_types import StoredTypes
 from refusing import assert_refused
 

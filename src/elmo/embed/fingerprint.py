@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from elmo.formats.files import checksum
 from elmo.formats.model import Model, require_vocabulary
+from elmo.formats.safetensors import checksum
 from elmo.schema import to_mapping
 
 

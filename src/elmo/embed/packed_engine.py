@@ -13,8 +13,8 @@ from elmo.embed.batching import PackedBatch
 from elmo.embed.kernels import Kernels, kernels_for
 from elmo.embed.type_cache import TypeCache
 from elmo.embed.type_encoder import make_encode
-from elmo.formats.files import as_float32
 from elmo.formats.model import Model
+from elmo.formats.safetensors import as_float32
 from elmo.formats.stored import StateArrays, States, Weights
 
 Array = NDArray[np.float32]

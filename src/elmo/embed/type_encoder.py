@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from elmo.config import CharCNNConfig
 from elmo.embed.kernels import kernels_for
-from elmo.formats.files import as_float32, checksum_of_weights
 from elmo.formats.model import Model, require_characters
+from elmo.formats.safetensors import as_float32, checksum_of_weights
 from elmo.formats.stored import CHARACTER_ROWS, JOINT, StoredBiLM, Weights
 from elmo.formats.stored_types import StoredTypes, TypeStorage
 from elmo.nn.processor import num_threads

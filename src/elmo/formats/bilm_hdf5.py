@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from elmo.config import SPECIAL_WORDS, BiLMConfig, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats import renames
-from elmo.formats.files import as_float32, read_json, write_all, write_json
+from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.hdf5 import new_hdf5, open_hdf5
 from elmo.formats.model import TEXT, Model, TokenVectors, require_bytes, text_config, without_softmax
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
+from elmo.formats.safetensors import as_float32
 from elmo.formats.stored import StoredBiLM, StoredSoftmax, Weights, bilm_shapes, softmax_shapes
 from elmo.formats.tensors import MOST_WORDS, TensorInFile, read_weights, require_sizes, require_weights, room
 from elmo.formats.words import READ, SCORED, find_list, find_word_list, read_so_many, require_as_many

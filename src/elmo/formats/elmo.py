@@ -16,11 +16,11 @@ from elmo.config import BOS, EOS, SHORTEST
 from elmo.errors import ElmoError, placing
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.card import CARD, model_card, without_head
-from elmo.formats.files import checksum_of_weights
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import save_native
 from elmo.formats.published import DEFAULT, published_models
 from elmo.formats.recognize import load
+from elmo.formats.safetensors import checksum_of_weights
 from elmo.formats.sources import fetch_pair, refuse_address
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule, ElmoOptions

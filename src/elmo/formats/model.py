@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig, CharCNNConfig, TextConfig
 from elmo.errors import ElmoError
-from elmo.formats.files import checksum_of_weights, to_array
+from elmo.formats.safetensors import checksum_of_weights, to_array
 from elmo.formats.stored import StateArrays, States, StoredBiLM, StoredMixes, StoredSoftmax, StoredState, Weights
 from elmo.formats.stored_types import StoredTypes
 from elmo.schema import from_mapping, shown

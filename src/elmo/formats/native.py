@@ -12,19 +12,7 @@ import numpy as np
 from elmo.config import BiLMConfig, TextConfig, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.card import CARD, FACTS, description_writers, figure_writers, read_card, read_figures
-from elmo.formats.files import (
-    AnyArray,
-    as_bf16,
-    as_float32,
-    checksum,
-    checksum_of_weights,
-    read_arrays,
-    read_json,
-    versions,
-    write_all,
-    write_arrays,
-    write_json,
-)
+from elmo.formats.files import read_json, versions, write_all, write_json
 from elmo.formats.model import TEXT, Model, require_bytes, text_config
 from elmo.formats.native_files import (
     BILM_CHECKSUM,
@@ -48,6 +36,15 @@ from elmo.formats.native_files import (
     read_softmax_file,
     read_warm_file,
     require_same_model,
+)
+from elmo.formats.safetensors import (
+    AnyArray,
+    as_bf16,
+    as_float32,
+    checksum,
+    checksum_of_weights,
+    read_arrays,
+    write_arrays,
 )
 from elmo.formats.stored import StoredBiLM, StoredMixes, Weights, bilm_shapes
 from elmo.formats.stored_types import StoredTypes, read_types

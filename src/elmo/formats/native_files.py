@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from elmo.config import DIRECTIONS
 from elmo.errors import ElmoError
 from elmo.formats.card import CARD, FACTS
-from elmo.formats.files import AnyArray, as_float32, checksum, map_arrays, read_arrays, to_array
 from elmo.formats.renames import Shape, require_shape
+from elmo.formats.safetensors import AnyArray, as_float32, checksum, map_arrays, read_arrays, to_array
 from elmo.formats.stored import (
     StateArrays,
     States,

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.config import CLUSTER_DIVISOR, BiLMConfig, CharCNNConfig
-from elmo.formats.files import checksum_of_weights
 from elmo.formats.renames import Shape
+from elmo.formats.safetensors import checksum_of_weights
 
 if TYPE_CHECKING:
     from torch import nn

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
-from elmo.formats.files import AnyArray, checksum, map_arrays, read_arrays, write_arrays
+from elmo.formats.safetensors import AnyArray, checksum, map_arrays, read_arrays, write_arrays
 
 TypeStorage = Literal["float16", "float32"]
 """The type that token vectors are stored in. float16 keeps 11 significant bits, and takes half the space."""

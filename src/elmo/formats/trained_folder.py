@@ -10,10 +10,11 @@ import numpy as np
 
 from elmo.errors import ElmoError
 from elmo.formats.card import CARD, description_writers, known_figures
-from elmo.formats.files import AnyArray, read_arrays, remove_partial, write_all
+from elmo.formats.files import remove_partial, write_all
 from elmo.formats.model import Model
 from elmo.formats.native import read_model_config, save_native
 from elmo.formats.native_files import CONFIG, CONFIG_CHECKSUM, SOFTMAX, VOCABULARY, WEIGHTS
+from elmo.formats.safetensors import AnyArray, read_arrays
 from elmo.formats.stored import Weights
 from elmo.formats.words import read_vocabulary
 

@@ -16,8 +16,9 @@ from torch import Tensor
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.formats.card import TRAINED_FOR, known_figures
-from elmo.formats.files import checksum, read_json, write_all, write_json, write_text
+from elmo.formats.files import read_json, write_all, write_json, write_text
 from elmo.formats.model import Model
+from elmo.formats.safetensors import checksum
 from elmo.formats.trained_folder import save_trained
 from elmo.pretrain.checkpoint import PretrainingProgress, save_pretraining_checkpoint
 from elmo.pretrain.processes import Processes, Volume

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
-from elmo.formats.files import read_tensors, write_all, write_tensors
+from elmo.formats.files import write_all
+from elmo.formats.safetensors import read_tensors, write_tensors
 from elmo.training.checkpoint import optimizer_tensors, read_checkpoint, require_shapes, write_checkpoint
 
 CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "weights.safetensors"

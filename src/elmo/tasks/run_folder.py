@@ -22,9 +22,10 @@ from torch import Tensor
 from elmo import formats
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, read_tensors, write_all, write_json, write_tensors
+from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import is_native, save_native
+from elmo.formats.safetensors import read_tensors, write_tensors
 from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.checkpoint import WEIGHTS, put_weights
 from elmo.tasks.common.objects import is_list_of

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
-from elmo.formats.files import read_tensors, write_all, write_tensors
+from elmo.formats.files import write_all
+from elmo.formats.safetensors import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

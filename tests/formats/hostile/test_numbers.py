@@ -17,8 +17,8 @@ from bridge import make_model
 from elmo import formats
 from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
-from elmo.formats.files import map_arrays, read_arrays
 from elmo.formats.hdf5 import open_hdf5
+from elmo.formats.safetensors import map_arrays, read_arrays
 from make_bilm_hdf5 import WEIGHTS_FILE, make_options, make_weights, write
 
 

@@ -48,8 +48,9 @@ from elmo.analysis.paper.runs import Outcome, Settings, TaskRuns, score_rows, sc
 from elmo.analysis.pictures import draw_curves, draw_ratios, draw_shares
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.files import read_tensors, write_text
+from elmo.formats.files import write_text
 from elmo.formats.model import Model, require_softmax
+from elmo.formats.safetensors import read_tensors
 from elmo.pretrain.finetuning import finetune
 from elmo.tasks.checkpoint import WEIGHTS
 from elmo.tasks.elmo.cache import reads_lower_case
