@@ -26,7 +26,8 @@ from elmo.analysis.pictures import (
     require_picture,
     save_figure,
 )
-from elmo.analysis.search.index import OpenIndex, evenly_spaced, open_uses
+from elmo.analysis.search.folder import OpenIndex, open_uses
+from elmo.analysis.search.text import evenly_spaced
 from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
 from elmo.analysis.vectors import Vectors, add_to_rows, project, unit
 from elmo.config import SPECIAL_WORDS

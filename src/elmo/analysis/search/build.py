@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from elmo.analysis.neighbors import TYPES_AT_ONCE
 from elmo.analysis.origins import Origins
 from elmo.analysis.search import vectors as stored
-from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
+from elmo.analysis.search.folder import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
 from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.analysis.vectors import unit

@@ -6,30 +6,23 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, tokens_of, words_of
 from elmo.analysis.origins import AGAIN
-from elmo.analysis.search.text import IndexedText
-from elmo.analysis.search.vectors import VectorStore
+from elmo.analysis.search.folder import WORDS, OpenIndex, open_uses, read_index_description
+from elmo.analysis.search.text import evenly_spaced
 from elmo.analysis.vectors import run_vectors, unit
 from elmo.config import SPECIAL_WORDS
 from elmo.embed.embedder import Embedder
 from elmo.embed.sentence_embedder import require_embedder
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json
-from elmo.schema import require_count, to_mapping
+from elmo.schema import require_count
 from elmo.text.characters import refuse_one_string
 from elmo.text.corpus import open_matrix
-
-DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss", "vectors-*.faiss"
-"""The files of an index, besides those of its text. PARTS can only be read together with TRAINED."""
-
-FORMAT_PREFIX = "elmo-index-"
-FORMAT = f"{FORMAT_PREFIX}1"
 
 # Float16 hardly changes the order. Of the ten nearest uses of a million tokens, vectors by pq alone name 55 %, and 91 %
 # after ten candidates for each were compared exactly (docs/search.md).
@@ -44,80 +37,6 @@ RUNS_AT_ONCE = 1 << 16
 
 Run = tuple[int, int]
 """The number of a token, and how many tokens from it on are meant."""
-
-
-def part_name(number: int) -> str:
-    """Return the name of file `number` of vectors."""
-    return PARTS.replace("*", f"{number:06}")
-
-
-def is_index(folder: str | Path) -> bool:
-    """Return whether the description in this folder says that it is an index built by `elmo index`."""
-    return _find_description(Path(folder)) is not None
-
-
-def describe_index(folder: str | Path) -> dict[str, Any]:
-    """Return what an index holds, and what made it, by name. Neither its model nor faiss is needed.
-
-    Raises:
-        ElmoError: If the folder is not an index, or is damaged.
-    """
-    facts = _read_description(Path(folder))
-    text = IndexedText(Path(folder), facts["tags"])
-    corpus = text.corpus
-    return {
-        "model": facts.get("model_name"),
-        "model_checksum": facts["model"],
-        "layer": facts["layer_name"],
-        "vectors": facts["vectors"],
-        "num_tokens": corpus.num_tokens,
-        "num_sentences": corpus.num_sentences,
-        "num_types": corpus.num_types,
-        "tags": facts["tags"],
-        "metadata": [] if text.origins is None else [*text.origins.columns],
-        "source": text.source,
-        "text": to_mapping(corpus.cut),
-    }
-
-
-def evenly_spaced(items: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Return at most `size` items from all over the text. The first ones would all be of its beginning."""
-    return items[np.linspace(0, len(items) - 1, min(size, len(items))).astype(int)]
-
-
-def open_uses(folder: str | Path) -> tuple[IndexedText, VectorStore]:
-    """Open the text of an index and the vectors of its tokens, for which no model is needed.
-
-    Raises:
-        ElmoError: If the folder is not an index, or is damaged.
-    """
-    folder = Path(folder)
-    text = IndexedText(folder, _read_description(folder)["tags"])
-    store = VectorStore(folder / TRAINED, sorted(folder.glob(PARTS)))
-    if store.num_vectors != text.corpus.num_tokens:
-        raise ElmoError(
-            f"{folder}: holds vectors of {store.num_vectors:,} of its {text.corpus.num_tokens:,} tokens; {AGAIN}"
-        )
-    return text, store
-
-
-class OpenIndex:
-    """Base class of what reads the files of an index, and never changes.
-
-    A copy is the same object. A pickle, as for another process, holds the arguments, and whoever reads it opens the
-    index again: neither the mapped files nor the objects of faiss can be sent.
-    """
-
-    _arguments: tuple[object, ...]
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        return type(self), self._arguments
 
 
 class ContextIndex(OpenIndex):
@@ -139,7 +58,7 @@ class ContextIndex(OpenIndex):
     def __init__(self, folder: str | Path, embedder: Embedder) -> None:
         require_embedder(embedder)
         self._arguments = Path(folder).absolute(), embedder
-        facts = _read_description(Path(folder))
+        facts = read_index_description(Path(folder))
         # In indexes of earlier versions the fingerprint of the model covers its warm state, too.
         if facts["model"] not in (embedder.fingerprint, embedder.warm_fingerprint):
             # The vectors of words that are stored with a model are part of its fingerprint, as they may be rounded.
@@ -367,34 +286,3 @@ class ContextIndex(OpenIndex):
         order = np.argsort(-cosines, kind="stable")[: top + len(words)].tolist()
         # More than asked for were taken, since the words themselves are likely to be the nearest.
         return [WordNeighbor(float(cosines[id]), self._words[id]) for id in order if self._words[id] not in words][:top]
-
-
-def _find_description(folder: Path) -> dict[str, Any] | None:
-    """Read the description of an index of any format version, or return None if there is none."""
-    path = folder / DESCRIPTION
-    facts: Any = read_json(path) if path.is_file() else None
-    is_ours = isinstance(facts, dict) and str(cast("dict[str, Any]", facts).get("format")).startswith(FORMAT_PREFIX)
-    return cast("dict[str, Any]", facts) if is_ours else None
-
-
-def _read_description(folder: Path) -> dict[str, Any]:
-    if not folder.exists():
-        raise ElmoError(f"{folder}: no such folder")
-    facts = _find_description(folder)
-    if facts is None:
-        raise ElmoError(f"{folder}: is not an index (it has no {DESCRIPTION} of one); build one with 'elmo index'")
-    if facts["format"] != FORMAT:
-        raise ElmoError(f"{folder / DESCRIPTION}: is not of format {FORMAT!r}; build the index again")
-    layer, tags = facts.get("layer"), facts.get("tags")
-    is_whole = (
-        isinstance(facts.get("model"), str)
-        and isinstance(facts.get("layer_name"), str)
-        and facts.get("vectors") in [*CANDIDATES]
-        and isinstance(layer, list)
-        and all(isinstance(weight, (int, float)) for weight in cast("list[object]", layer))
-        and isinstance(tags, list)
-        and all(isinstance(tag, str) for tag in cast("list[object]", tags))
-    )
-    if not is_whole:
-        raise ElmoError(f"{folder / DESCRIPTION}: is damaged; {AGAIN}")
-    return facts

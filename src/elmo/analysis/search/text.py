@@ -231,3 +231,8 @@ def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, f
             tags.write(np.array(ids, TAG_DTYPE).tobytes())
             places.write(np.array(place, PLACE_DTYPE).tobytes())
     return list(numbers)
+
+
+def evenly_spaced(items: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Return at most `size` items from all over the text. The first ones would all be of its beginning."""
+    return items[np.linspace(0, len(items) - 1, min(size, len(items))).astype(int)]
