@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import RunMain
-from elmo.formats.download import fetch
+from elmo.formats.model_cache import fetch
 from elmo.formats.published import published_models
 from serving import serving
 

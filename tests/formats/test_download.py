@@ -28,7 +28,7 @@ import make_nlpl
 from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import download
-from elmo.formats.download import cached_models, fetch, remove_cached
+from elmo.formats.model_cache import cache_folder, cached_models, fetch, file_name, remove_cached
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make
 from serving import Site, serving
 
@@ -82,7 +82,7 @@ def refusal(site: Site, path: str = "/data.bin") -> str:
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(f"{site.address}{path}: ")
-    assert list(download.cache_folder().glob("*/data.bin")) == []
+    assert list(cache_folder().glob("*/data.bin")) == []
     return message
 
 
@@ -188,7 +188,7 @@ def test_messages_name_the_address_instead_of_the_cache(site: Site) -> None:
     ],
 )
 def test_names_in_the_cache_are_safe(address: str, name: str) -> None:
-    assert download.file_name(address) == name
+    assert file_name(address) == name
 
 
 # --- Breaks
@@ -247,7 +247,7 @@ def test_a_file_that_has_changed_is_not_continued(site: Site) -> None:
     site.files["/data.bin"], site.versions["/data.bin"] = DATA[::-1], '"2"'
     assert get(site) == DATA[::-1]
     assert site.ranges() == []
-    assert len(list(download.cache_folder().glob("*/*.bin*"))) == 1
+    assert len(list(cache_folder().glob("*/*.bin*"))) == 1
 
 
 @continues
@@ -285,7 +285,7 @@ def test_a_file_whose_version_is_unknown_is_not_continued(site: Site) -> None:
 def test_a_part_that_was_complete_is_not_asked_for_again(site: Site) -> None:
     """A process may be killed between the last byte and the checksum."""
     break_off(site)
-    (part,) = download.cache_folder().glob("*/*.part")
+    (part,) = cache_folder().glob("*/*.part")
     part.write_bytes(DATA)
     assert get(site) == DATA
     assert site.ranges() == []
@@ -410,7 +410,7 @@ def test_a_file_that_was_replaced_is_refused(site: Site) -> None:
         assert hashlib.sha256(data).hexdigest() in message
     site.files["/data.bin"] = DATA
     assert get(site) == DATA
-    (record,) = download.cache_folder().glob("*/.download.json")
+    (record,) = cache_folder().glob("*/.download.json")
     assert f"remove {record.parent} and load it again" in message
     shutil.rmtree(record.parent)
     site.files["/data.bin"] = DATA[::-1]
@@ -419,7 +419,7 @@ def test_a_file_that_was_replaced_is_refused(site: Site) -> None:
 
 def test_a_file_without_a_checksum_is_refused(site: Site) -> None:
     get(site)
-    (record,) = download.cache_folder().glob("*/.download.json")
+    (record,) = cache_folder().glob("*/.download.json")
     record.unlink()
     with pytest.raises(
         ElmoError, match=rf"no checksum in \.download\.json; remove {re.escape(str(record.parent))} and"
@@ -432,7 +432,7 @@ def test_a_file_without_a_checksum_is_refused(site: Site) -> None:
 def test_a_file_that_is_damaged_in_the_cache_is_refused(site: Site) -> None:
     address = f"{site.address}/data.bin"
     get(site)
-    (path,) = download.cache_folder().glob("*/data.bin")
+    (path,) = cache_folder().glob("*/data.bin")
     path.write_bytes(DATA[:-1] + b"x")
     with pytest.raises(
         ElmoError, match=re.escape(f"{path}: has changed since it was downloaded; remove it (elmo models ")
@@ -466,7 +466,7 @@ def test_a_model_without_its_weights_is_not_complete(site: Site) -> None:
 )
 def test_a_damaged_record_is_refused(damaged: str, site: Site) -> None:
     get(site)
-    (record,) = download.cache_folder().glob("*/.download.json")
+    (record,) = cache_folder().glob("*/.download.json")
     record.write_text(damaged)
     with pytest.raises(ElmoError, match=r"\.download\.json: is no record of downloads; remove the folder"):
         get(site)
@@ -474,7 +474,7 @@ def test_a_damaged_record_is_refused(damaged: str, site: Site) -> None:
 
 # --- Several processes
 
-FETCH = "import sys; from elmo.formats.download import fetch; fetch(sys.argv[1], {'data.bin': sys.argv[1]})"
+FETCH = "import sys; from elmo.formats.model_cache import fetch; fetch(sys.argv[1], {'data.bin': sys.argv[1]})"
 
 
 def start_process(site: Site) -> subprocess.Popen[bytes]:
@@ -500,12 +500,12 @@ def test_what_a_stopped_process_fetched_is_kept(number: signal.Signals, site: Si
     site.num_bytes_at_once, site.pause_seconds = 1_000_000, 0.1
     process = start_process(site)
     deadline = time.monotonic() + 60
-    while not any(path.stat().st_size for path in download.cache_folder().glob("*/*.part")):
+    while not any(path.stat().st_size for path in cache_folder().glob("*/*.part")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(number)
     assert process.wait() != 0
-    assert not list(download.cache_folder().glob("*/data.bin"))
+    assert not list(cache_folder().glob("*/data.bin"))
     site.pause_seconds = 0
     site.requests.clear()
     assert get(site) == whole
@@ -535,7 +535,7 @@ def test_the_checksum_is_recorded_before_the_file_has_its_name(site: Site, monke
         patch.setattr(Path, "replace", stop)
         with pytest.raises(KeyboardInterrupt):
             get(site)
-    (record,) = download.cache_folder().glob("*/.download.json")
+    (record,) = cache_folder().glob("*/.download.json")
     assert json.loads(record.read_text())["files"]["data.bin"]["sha256"] == hashlib.sha256(DATA).hexdigest()
     assert get(site) == DATA
 
@@ -544,12 +544,12 @@ def test_the_cache_is_where_the_system_wants_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("ELMO_CACHE", raising=False)
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert download.cache_folder() == tmp_path / "elmo"
+    assert cache_folder() == tmp_path / "elmo"
 
 
 def test_a_record_that_is_no_json_says_what_to_do(site: Site) -> None:
     get(site)
-    (record,) = download.cache_folder().glob("*/.download.json")
+    (record,) = cache_folder().glob("*/.download.json")
     record.write_text("{")
     with pytest.raises(ElmoError, match=r"\.download\.json, line 1: not valid JSON .*; remove the folder, and load"):
         cached_models()

@@ -13,7 +13,8 @@ import elmo
 import make_nlpl
 from elmo import formats
 from elmo.errors import ElmoError
-from elmo.formats.download import cached_models, is_address
+from elmo.formats.download import is_address
+from elmo.formats.model_cache import cached_models
 from elmo.formats.published import find_by_address, find_published, in_language, published_models
 from elmo.formats.sources import is_download
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make

@@ -19,7 +19,7 @@ import torch
 
 import elmo
 from elmo.errors import ElmoError
-from elmo.formats.download import cached_models
+from elmo.formats.model_cache import cached_models
 from elmo.formats.published import DEFAULT, published_models
 from elmo.integrations.allennlp import Elmo, ElmoEmbedder, ElmoTokenEmbedder, batch_to_ids
 from make_allennlp import MIXES, PARAMETERS, make_state_dict

@@ -35,7 +35,7 @@ def command(language: str | None, is_cached: bool, remove: str | None, as_json: 
 
 
 def _list_published(language: str | None, as_json: bool) -> None:
-    from elmo.formats.download import cached_models
+    from elmo.formats.model_cache import cached_models
     from elmo.formats.published import in_language, published_models
 
     models = list(published_models().values())
@@ -67,7 +67,7 @@ def _list_published(language: str | None, as_json: bool) -> None:
 
 
 def _list_cached(as_json: bool) -> None:
-    from elmo.formats.download import cache_folder, cached_models
+    from elmo.formats.model_cache import cache_folder, cached_models
 
     models = cached_models()
     if not as_json:
@@ -95,7 +95,7 @@ def _list_cached(as_json: bool) -> None:
 
 
 def _remove(name: str, as_json: bool) -> None:
-    from elmo.formats.download import remove_cached
+    from elmo.formats.model_cache import remove_cached
 
     model = remove_cached(name)
     print_result(

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from elmo.errors import ElmoError
-from elmo.formats.download import OPTIONS, WEIGHTS, AbsentError, fetch, file_name, http_errors, is_address
+from elmo.formats.download import AbsentError, http_errors, is_address
 from elmo.formats.hdf5 import SUFFIXES
+from elmo.formats.model_cache import OPTIONS, WEIGHTS, fetch, file_name
 from elmo.formats.published import PublishedModel, find_by_address, find_published, published_models
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -173,7 +174,7 @@ def fetch_model(source: str) -> Path:
         The archive, or the weights, whose options are in the same folder.
 
     Raises:
-        ElmoError: As `elmo.formats.download.fetch` does.
+        ElmoError: As `elmo.formats.model_cache.fetch` does.
     """
     model = find_by_address(source) if is_address(source) else find_published(source)
     if model is not None:
