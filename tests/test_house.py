@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -274,6 +275,36 @@ def test_public_modules_have_these_names(module: str) -> None:
     assert all(getattr(found, name) is not None for name in found.__all__)
     # This comes after all imports, since only then can a module have taken the place of a function of its name.
     assert not any(inspect.ismodule(getattr(found, name)) for name in found.__all__)
+
+
+def public_callables() -> Iterator[tuple[str, Any]]:
+    """Yield the public functions, classes (but not exceptions) and their public methods, each with its full name."""
+    for module in ("elmo", *PUBLIC_MODULES):
+        for name in importlib.import_module(module).__all__:
+            found: Any = getattr(importlib.import_module(module), name)
+            if inspect.isfunction(found) or (inspect.isclass(found) and not issubclass(found, Exception)):
+                yield f"{module}.{name}", found
+            for method, value in vars(found).items() if inspect.isclass(found) else ():
+                if inspect.isfunction(value) and not method.startswith("_"):
+                    yield f"{module}.{name}.{method}", value
+
+
+PLAIN_PARAMETERS = {"self", "args", "kwargs"}
+"""Parameters that need no explanation."""
+
+
+def test_public_docstrings_explain_all_arguments_and_what_is_returned() -> None:
+    """An argument has an entry of its own, or is named in a sentence, in backticks."""
+    found: list[str] = []
+    for name, function in public_callables():
+        text, signature = inspect.getdoc(function) or "", inspect.signature(function)
+        names = sorted(signature.parameters.keys() - PLAIN_PARAMETERS)
+        known = {one for one in names if re.search(rf"^ +\*{{0,2}}{one}:|`{one}\b", text, re.MULTILINE)}
+        found += [f"{name}: {one}" for one in names if one not in known]
+        returns = inspect.isfunction(function) and signature.return_annotation not in (None, "None")
+        if returns and not re.search("^(Returns|Yields):|^(Return|Yield) | and (return|yield) ", text, re.MULTILINE):
+            found.append(f"{name}: what is returned")
+    assert found == []
 
 
 DEEP = re.compile(r"^\s*(?:from|import) (elmo(?:\.\w+)*)", re.MULTILINE)

@@ -176,6 +176,9 @@ class ChangeIndex(OpenIndex):
             word: The word, as it is written in the text. If the text was converted to lower case, so is the word.
             top: How many uses nearest to the mean of each period to return.
 
+        Returns:
+            The distances between these periods, and uses of each.
+
         Raises:
             ElmoError: If fewer than two periods have uses of the word.
         """
@@ -221,6 +224,9 @@ class ChangeIndex(OpenIndex):
             between: The names of the two periods; by default the first and the last.
             min_count: How many uses a word needs in each of the two periods, at least 2.
             measure: The measure to rank by: "excess", "apd" or "prt" (see `Distances`).
+
+        Returns:
+            Each word that occurs often enough, with all three measures and its number of uses.
 
         Raises:
             ElmoError: If there is no such period, or no word occurs often enough in both, or `min_count` is below 2.
@@ -299,11 +305,14 @@ class ChangeIndex(OpenIndex):
 def plot_change(path: str | Path, found: WordChange) -> None:
     """Plot the uses of a word on their first two principal components, and the distances from the first period.
 
-    Early periods are dark and late ones bright. `path` ends in `.png` or `.svg`. Needs matplotlib
-    (`pip install 'elmo-torch[analysis]'`).
+    Early periods are dark and late ones bright. Needs matplotlib (`pip install 'elmo-torch[analysis]'`).
+
+    Args:
+        path: The file to write, which ends in `.png` or `.svg`. It is replaced if it exists.
+        found: The word, as `ChangeIndex.word` returns it.
 
     Raises:
-        ElmoError: If the path has another ending.
+        ElmoError: If the path has another ending, or matplotlib is missing.
     """
     path = Path(path)
     require_picture(path)

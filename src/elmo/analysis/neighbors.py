@@ -32,10 +32,15 @@ MAX_KEPT = 10_000
 
 @dataclass(frozen=True)
 class Use:
-    """A token in its sentence, and its cosine to the query. `sentence` and `position` count from 0.
+    """A token in its sentence, or several that follow one another.
 
-    Where several words were searched for, the use is `length` tokens, of which the first is at `position`. `origin` is
-    where the sentence is from, if the use was found in an index that knows.
+    Attributes:
+        similarity: The cosine of its vector and that of the query.
+        sentence: The number of the sentence in the text, from 0.
+        position: The place of the token, or of the first one, in the sentence, from 0.
+        tokens: The tokens of the sentence.
+        origin: Where the sentence is from, if the use was found in an index that knows.
+        length: The number of tokens, that of the words that were searched for.
     """
 
     similarity: float
@@ -53,7 +58,12 @@ class Use:
 
 @dataclass(frozen=True)
 class WordNeighbor:
-    """A type (distinct word) of the text, and the cosine of its layer-0 vector to that of the query."""
+    """A type (distinct word) of the text.
+
+    Attributes:
+        similarity: The cosine of its layer-0 vector and that of the query.
+        word: The type.
+    """
 
     similarity: float
     word: str
@@ -120,6 +130,9 @@ def find_neighbors(
         ignore_case: Whether "Play" matches "play".
         any_word: Whether to search the uses of all words, or all sequences of as many words, instead of those of
             `word`.
+
+    Returns:
+        The nearest uses and, for comparison, the words that are nearest without context.
 
     Raises:
         ElmoError: If the query or the text does not contain the word, or if there is no query and all words are to be

@@ -33,7 +33,13 @@ WEIGHT_DECAYS = (1e-3, 1e-4, 1e-5)
 
 @dataclass(frozen=True, eq=False)  # == of two tensors is a tensor, not a bool
 class LinearProbe:
-    """A softmax regression: `weight` (K, D) times a vector plus `bias` (K,) are the scores of the K labels."""
+    """A softmax regression on vectors.
+
+    Attributes:
+        labels: The K labels.
+        weight: The weights, (K, D). Their product with a vector, plus `bias`, gives the scores of the labels.
+        bias: The biases, (K,).
+    """
 
     labels: tuple[str, ...]
     weight: Tensor
@@ -44,7 +50,7 @@ class LinearProbe:
         return f"LinearProbe({len(self.labels)} labels, width={self.weight.shape[1]})"
 
     def predict(self, vectors: Vectors) -> list[str]:
-        """Predict the label of each vector (N, D).
+        """Return the label that is predicted for each of `vectors` (N, D).
 
         Raises:
             ElmoError: If the vectors are of another width than those in training, or not finite.
@@ -59,7 +65,10 @@ class LinearProbe:
         return [self.labels[index] for index in scores.argmax(dim=1).tolist()]
 
     def accuracy(self, vectors: Vectors, labels: Sequence[str]) -> float:
-        """Return the share of `vectors` (N, D) that get their label. Labels unknown in training count as wrong."""
+        """Return the share of `vectors` (N, D) that get their own of `labels` (N,).
+
+        Labels unknown in training count as wrong.
+        """
         _check(vectors, labels)
         return accuracy(self.predict(vectors), labels)
 
@@ -71,11 +80,21 @@ def fit_probe(
     dev_labels: Sequence[str],
     weight_decays: Sequence[float] = WEIGHT_DECAYS,
 ) -> LinearProbe:
-    """Fit a probe to `vectors` (N, D) and `labels`, with the weight decay that is most accurate on the dev set.
+    """Fit a linear probe to vectors and their labels, with the weight decay that is most accurate on the dev set.
 
     The loss is the mean cross-entropy plus half the weight decay times the sum of the squared weights. It is convex. It
     is minimized with L-BFGS, starting from zeros, on features that are scaled to mean 0 and standard deviation 1. The
     same input gives the same probe.
+
+    Args:
+        vectors: The vectors to fit to, (N, D).
+        labels: Their labels, (N,).
+        dev_vectors: The vectors of the dev set, (M, D).
+        dev_labels: Their labels, (M,).
+        weight_decays: The weight decays to choose from.
+
+    Returns:
+        The probe.
 
     Raises:
         ElmoError: If there is not one label, a string, for each vector; if the vectors are not an array (N, D) of

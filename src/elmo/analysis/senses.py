@@ -43,8 +43,12 @@ LEXICOGRAPHER_FILES = (
 class Uses:
     """N uses of a word.
 
-    `spans` are the first token and the end of each use in its sentence. A sense is "" if it is unknown. `vectors`
-    (N, D) are those of the choice of layers `layer`.
+    Attributes:
+        sentences: The tokens of the sentence of each use.
+        spans: The first token and the end (exclusive) of each use in its sentence.
+        senses: The sense of each use, or "" if it is unknown.
+        vectors: The vectors of the uses, (N, D).
+        layer: The choice of layers that the vectors are from.
     """
 
     sentences: list[tuple[str, ...]]
@@ -74,7 +78,19 @@ class Separation:
 
 
 def mark_uses(sentences: Iterable[Sequence[str]], word: str, *, ignore_case: bool = False) -> Iterator[Annotated]:
-    """Annotate the uses of `word` in any tokenized text, without a sense."""
+    """Annotate the uses of a word in any tokenized text, without a sense.
+
+    Args:
+        sentences: The tokenized text.
+        word: The token to look for.
+        ignore_case: Whether "Play" matches "play".
+
+    Returns:
+        All sentences, each with its uses of the word, if any.
+
+    Raises:
+        ElmoError: If a sentence is not a list of tokens.
+    """
     for number, tokens in enumerate(sentences):
         check_sentence(tokens, number)
         places = matches(tokens, [word], ignore_case)
@@ -84,7 +100,14 @@ def mark_uses(sentences: Iterable[Sequence[str]], word: str, *, ignore_case: boo
 def gather_uses(embedder: Embedder, sentences: Iterable[Annotated], lemma: str, layer: Layers = "top") -> Uses:
     """Embed the uses of a lemma, whatever their part of speech.
 
-    If a use has several senses, the first is taken. `layer` is any choice of layers that gives one vector per token.
+    Args:
+        embedder: The model.
+        sentences: Annotated text.
+        lemma: The lemma.
+        layer: Any choice of layers that gives one vector per token.
+
+    Returns:
+        The uses. If one has several senses, the first is taken.
 
     Raises:
         ElmoError: If the text has no use of the lemma.
@@ -117,6 +140,13 @@ def nearest_uses(
 
     Uses in a sentence equal to `query` are left out.
 
+    Args:
+        embedder: The model that the uses were embedded with.
+        uses: The uses to search.
+        word: A token of `query`.
+        query: The tokens of a sentence.
+        top: The largest number of uses to return.
+
     Returns:
         The cosine of each use and its number in `uses`, nearest first, at most `top` of them.
 
@@ -136,9 +166,13 @@ def nearest_uses(
 def separation(uses: Uses) -> Separation:
     """Measure how often the nearest neighbor of a use, in another sentence, has the same sense.
 
-    Uses without a sense are left out. Uses whose sense occurs in no other sentence are not tested, but can be the
-    neighbors of others. If several uses are equally near, as all uses of a form are without context, the share of them
-    with the same sense counts.
+    Args:
+        uses: The uses. Those without a sense are left out. Those whose sense occurs in no other sentence are not
+            tested, but can be the neighbors of others.
+
+    Returns:
+        That share of the tested uses, and what it would be by chance. If several uses are equally near, as all uses of
+        a form are without context, the share of these with the same sense counts.
 
     Raises:
         ElmoError: If no sense has uses in two sentences.

@@ -59,6 +59,12 @@ def read_tagged(
 def read_conllu(path: str | Path) -> list[Tagged]:
     """Read the words of a CoNLL-U file with their language-specific tags (column 5).
 
+    Args:
+        path: The file, which may be compressed.
+
+    Returns:
+        All sentences.
+
     Raises:
         ElmoError: If a line is malformed (see `read_tagged`), or the file has no sentence or no such tags.
     """

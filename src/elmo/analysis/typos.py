@@ -67,8 +67,20 @@ def evaluate_typos(
 ) -> dict[str, Robustness]:
     """Tag `test` without and with typos (see `with_typos`), using classifiers that are trained on clean text.
 
-    The classifiers are linear probes on `layers` (default: every layer), with names such as "layer 1", and
-    `WORDS_ONLY`, a linear classifier on the words before, at and after a place. Most misspelt words are unknown to it.
+    The classifiers are linear probes on single layers, and a linear classifier on the words before, at and after a
+    place. Most misspelt words are unknown to the latter.
+
+    Args:
+        embedder: The model, which reads characters.
+        train: Sentences to fit the classifiers to.
+        dev: Sentences on which the probes' weight decay and the epoch of the other classifier are chosen.
+        test: Sentences to tag.
+        layers: Choices of layers that give one vector per token. None takes every layer.
+        share: The share of the longer words of `test` that get a typo, from 0 to 1.
+        seed: The seed of the typos.
+
+    Returns:
+        The accuracies by classifier: "layer 1" and so on for the probes, and "words" for the one that knows words only.
 
     Raises:
         ElmoError: If the model does not read characters, or no word of `test` is misspelt.
@@ -103,11 +115,22 @@ def evaluate_typos(
 
 
 def with_typos(sentences: Sequence[Sequence[str]], share: float = SHARE, seed: int = 0) -> list[list[str]]:
-    """Copy sentences, and put a typo into `share` of their words that consist of at least `MIN_LETTERS` letters.
+    """Copy sentences, and put a typo into some of their words that consist of at least `MIN_LETTERS` letters.
 
     With equal probability, a typo is two adjacent letters swapped, a letter left out, a letter typed twice, or a letter
     replaced by its neighbor on the keyboard. The same seed gives the same typos on every machine, and a larger share
     adds to the typos of a smaller one.
+
+    Args:
+        sentences: Lists of tokens.
+        share: The share of these words that get a typo, from 0 to 1.
+        seed: The seed of the random numbers that choose words and typos.
+
+    Returns:
+        The copies.
+
+    Raises:
+        ElmoError: If a sentence is not a list of tokens, or `share` is not between 0 and 1.
     """
     for number, sentence in enumerate(sentences):
         check_sentence(sentence, number)

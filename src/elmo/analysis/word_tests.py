@@ -55,6 +55,9 @@ def load_word_vectors(path: str | Path) -> Any:
         path: A `.kv` file of gensim, or one in word2vec's text format. A `.kv` file is a pickle, which can run code:
             load one only if you trust it.
 
+    Returns:
+        The `KeyedVectors`.
+
     Raises:
         ElmoError: If gensim is not installed, or the file is missing or holds something else.
     """
@@ -76,6 +79,9 @@ def evaluate_similarity(vectors: Any, path: str | Path) -> SimilarityScore:
         vectors: gensim's `KeyedVectors` (see `load_word_vectors`).
         path: A file with a pair and its similarity on each line, with tabs between them, or with commas if its name
             ends in `.csv`. Lines that begin with `#`, or hold no number, are skipped.
+
+    Returns:
+        The correlations, and how many of the pairs could not be compared.
 
     Raises:
         ElmoError: If fewer than two pairs of the file have vectors, or all their similarities are the same.
@@ -108,6 +114,9 @@ def evaluate_analogies(vectors: Any, path: str | Path) -> AnalogyScore:
     Args:
         vectors: gensim's `KeyedVectors` (see `load_word_vectors`).
         path: A file with four words on each line, and a line `: NAME` before each section.
+
+    Returns:
+        The share of the analogies that are solved, in all and by section.
 
     Raises:
         ElmoError: If the file is in another format, or none of its analogies has vectors for all four words.

@@ -82,6 +82,9 @@ def type_vectors(
             that separates the uses best, or one sense if none separates them well. It splits nearly every word.
         work: The folder for what is kept on disk; by default that for temporary files of the system.
 
+    Returns:
+        The names of the types, or of their senses, with their vectors.
+
     Raises:
         ElmoError: If the corpus is damaged, or no type occurs often enough; or if types are divided into senses, and
             faiss is not installed or a type has the name of a sense of another.

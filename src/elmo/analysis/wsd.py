@@ -31,7 +31,13 @@ NEAREST_USE = "nearest use"
 
 @dataclass(frozen=True)
 class Score:
-    """The number of instances, of those that got an answer, and of those that got a right one."""
+    """How many instances were answered, and how many of the answers are right.
+
+    Attributes:
+        num_right: The number of instances that got a right answer.
+        num_answered: The number of instances that got an answer.
+        num_instances: The number of instances.
+    """
 
     num_right: int = 0
     num_answered: int = 0
@@ -39,7 +45,7 @@ class Score:
 
     @classmethod
     def of(cls, answers: Sequence[str | None], instances: Sequence[Instance]) -> Score:
-        """Score one answer for each instance (None: no answer). Any of an instance's senses is right."""
+        """Return the score of `answers`, one for each of `instances`, or None. Any sense of an instance is right."""
         answered = [(answer, instance) for answer, instance in zip(answers, instances, strict=True) if answer]
         right = sum(answer in instance.senses for answer, instance in answered)
         return cls(right, len(answered), len(instances))

@@ -39,7 +39,12 @@ class Instance(NamedTuple):
 
 
 class Annotated(NamedTuple):
-    """The tokens of a sentence, and its annotated instances in order."""
+    """An annotated sentence.
+
+    Attributes:
+        tokens: Its tokens.
+        instances: Its annotated instances in order.
+    """
 
     tokens: list[str]
     instances: list[Instance]
@@ -54,8 +59,12 @@ def require_instances(sentences: Iterable[Annotated], name: str) -> None:
 def read_annotated(path: str | Path) -> Iterator[Annotated]:
     """Read the sentences of `NAME.data.xml`, whose senses are in `NAME.gold.key.txt` in the same folder.
 
-    Both files may be compressed (`.xz`). The text is streamed. An expression that is one element ("primary election")
-    becomes several tokens.
+    Args:
+        path: The file `NAME.data.xml`. Both files may be compressed (`.xz`).
+
+    Returns:
+        The sentences one after the other; they are not kept in memory. An expression that is one element ("primary
+        election") becomes several tokens.
 
     Raises:
         ElmoError: If the XML is not of this format, an instance has no senses, senses have no instance, or the file
@@ -166,9 +175,14 @@ class _Parser:
 
 
 def read_first_senses(path: str | Path) -> dict[Target, str]:
-    """Read the first sense key of each lemma and part of speech from WordNet's file `index.sense`.
+    """Read which sense of a lemma WordNet lists first.
 
-    Adjectives and satellites are numbered together, so that either kind can be first.
+    Args:
+        path: WordNet's file `index.sense`.
+
+    Returns:
+        The key of the first sense of each lemma and part of speech. Adjectives and satellites are numbered together, so
+        that either kind can be first.
 
     Raises:
         ElmoError: If a line does not have the format of `index.sense`.

@@ -121,7 +121,7 @@ class ScalarMix(nn.Module):
 
     @torch.no_grad()
     def start_from(self, other: "ScalarMix") -> None:
-        """Copy the scores and gamma of another mix, which must have as many layers."""
+        """Copy the scores and gamma of `other`, which must have as many layers."""
         self.scores.copy_(other.scores)
         self.gamma.fill_(float(other.gamma))
 

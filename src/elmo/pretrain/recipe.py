@@ -155,6 +155,9 @@ def load_pretraining_recipe(recipe: str, settings: Mapping[str, object] | None =
         recipe: The name of a recipe of the package, or the path of a YAML file.
         settings: Keys of the recipe to change, with dots, and their values: `{"training.batch_size": 32}`.
 
+    Returns:
+        The recipe with these changes.
+
     Raises:
         ElmoError: If there is no such recipe, or if a key or value is not one that a recipe can have.
     """

@@ -305,7 +305,10 @@ TASKS = {
 
 
 def get_task(name: str) -> Task[Any, Any, Any]:
-    """Return the task of this name.
+    """Return a task.
+
+    Args:
+        name: A name from `TASKS`, such as "ner".
 
     Raises:
         ElmoError: If there is no such task, or it lacks one of the attributes that have no default.
@@ -328,6 +331,9 @@ def load_task_recipe(task: str, recipe: str | None = None, settings: Mapping[str
         task: The name of the task.
         recipe: The name of a recipe of the package, or the path of a YAML file. None takes the task's own recipe.
         settings: Keys of the recipe to change, with dots, and their values: `{"training.max_epochs": 5}`.
+
+    Returns:
+        The recipe, of the task's own class.
 
     Raises:
         ElmoError: If the task or the recipe is unknown, or a key or value is not allowed.

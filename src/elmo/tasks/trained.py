@@ -77,6 +77,9 @@ class TrainedTask(Generic[E, P]):
         Args:
             examples: Examples of the task, as `task.read` and `task.parse` return them.
 
+        Returns:
+            The prediction for each example, of the task's own type.
+
         Raises:
             ElmoError: If an example is a string or a list. For texts, call `elmo.tasks.predict`.
         """

@@ -14,7 +14,12 @@ DOCUMENT = "-DOCSTART-"
 
 
 class Tagged(NamedTuple):
-    """The tokens of a sentence, and the tag of each."""
+    """A tagged sentence.
+
+    Attributes:
+        tokens: Its tokens.
+        tags: The tag of each.
+    """
 
     tokens: Sequence[str]
     tags: Sequence[str]

@@ -217,6 +217,9 @@ def split_sentences(paragraph: str, language: str | None = None) -> list[str]:
             installed, that decides by the abbreviations and the dates of the language. Even then, no sentence begins in
             lower case.
 
+    Returns:
+        The sentences.
+
     Raises:
         ElmoError: If the language is not a code, or the paragraph not a string.
     """

@@ -110,6 +110,9 @@ def build_index(
         lowercase: Whether to convert it to lower case.
         language: Its language, for splitting sentences.
 
+    Returns:
+        What was built: its sizes, and how much of it an earlier call had done.
+
     Raises:
         ElmoError: If the folder exists and is not the result of the same call, unless `overwrite`; if unfinished work
             is of another call; or if the text is too short for `kind`.

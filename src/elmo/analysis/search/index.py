@@ -101,7 +101,7 @@ class ContextIndex(OpenIndex):
         tags: Sequence[str] = (),
         where: Mapping[str, str] | None = None,
     ) -> Neighbors:
-        """Find the nearest uses like `elmo.analysis.find_neighbors`, in the text and layer of the index.
+        """Return the nearest uses as `elmo.analysis.find_neighbors` does, in the text and layer of the index.
 
         Words without context are chosen from the most frequent types only. Without `query`, uses are compared with the
         mean of all uses of `word` in the index, whatever `among`, `tags` and `where` choose, as its vectors are stored.
@@ -182,7 +182,7 @@ class ContextIndex(OpenIndex):
     def uses(
         self, word: str, size: int, where: Mapping[str, str] | None = None, tags: Sequence[str] = ()
     ) -> list[tuple[tuple[str, ...], int]]:
-        """Return up to `size` uses of a word, spread over the text: each a sentence and the word's position in it.
+        """Return up to `size` uses of `word`, spread over the text: each a sentence and the word's position in it.
 
         `where` and `tags` choose among the uses, as in `find_neighbors`.
         """
@@ -191,7 +191,7 @@ class ContextIndex(OpenIndex):
         return [(self.text.sentence(number), position) for number, position in places]
 
     def tag_of(self, use: Use) -> str:
-        """Return the part of speech of a use, or "" if the text has none."""
+        """Return the part of speech of `use`, which was found in this index, or "" if the text has none."""
         return self.text.tag(int(self.text.corpus.starts[use.sentence]) + use.position)
 
     def _mean(self, words: Sequence[str], ignore_case: bool) -> tuple[NDArray[np.float32], int]:
