@@ -88,7 +88,13 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-_OPTIONS = {"devices": "--device", "layout": "--text", "start": "--from", "with_bilm": "--no-bilm"}
+_OPTIONS = {
+    "devices": "--device",
+    "kind": "--vectors",
+    "layout": "--text",
+    "start": "--from",
+    "with_bilm": "--no-bilm",
+}
 """The options whose names differ from those of the arguments that they set in the library."""
 
 _STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""

@@ -82,7 +82,7 @@ def import_faiss() -> Any:
 def require_enough_tokens(kind: Kind, num_tokens: int) -> None:
     """Raise an ElmoError for a kind of vectors for which the text has too few tokens."""
     if kind == "pq" and num_tokens < PQ_MIN_TOKENS:
-        raise ElmoError(f"`vectors`: pq needs {PQ_MIN_TOKENS} tokens to learn from, the text has {num_tokens}")
+        raise ElmoError(f"`kind`: pq needs {PQ_MIN_TOKENS} tokens to learn from, the text has {num_tokens}")
 
 
 def train_index(sample: Vectors, kind: Kind, num_tokens: int, path: Path) -> None:
