@@ -38,7 +38,7 @@ KEPT = ("tag", "any", "top", "groups")
 """Parameters that links keep."""
 
 WHERE = "where."
-"""How the names of parameters begin that choose by a column of metadata."""
+"""The beginning of the names of those parameters that choose by a column of metadata."""
 
 CONTEXT = 8
 """Number of tokens shown on either side of a use."""

@@ -71,13 +71,19 @@ class WordNeighbor:
 
 @dataclass(frozen=True)
 class Neighbors:
-    """The uses and words that are nearest to the token at `position` of `query`, nearest first.
+    """The uses and words that are nearest to a word, or to several that follow one another.
 
-    If it has several words, `length` tokens from `position` on are meant.
-    If `num_averaged` is not 0, uses are nearest to the mean of that many uses of a word, and `query` is the word alone.
-    `uses` are chosen from `num_uses` tokens of the text, which has `num_sentences` sentences. An index also counts the
-    uses in the query's own sentence, which it doesn't choose. `words` are chosen from `num_types` types; they depend
-    only on the characters of the word, not on its sentence.
+    Attributes:
+        query: The tokens of the sentence in which the word was given, or the word alone if there was none.
+        position: The place of the word, or of the first of several, in `query`, from 0.
+        uses: The nearest uses, nearest first.
+        words: The nearest types, nearest first. They depend on the characters of the word, and not on its sentence.
+        num_sentences: The number of sentences of the text.
+        num_uses: The number of tokens that `uses` are chosen from. An index also counts the uses in the query's own
+            sentence, which it doesn't choose.
+        num_types: The number of types that `words` are chosen from.
+        num_averaged: The number of uses of the word to whose mean `uses` are nearest; 0 if a sentence was given.
+        length: The number of words.
     """
 
     query: tuple[str, ...]
@@ -334,9 +340,9 @@ NEAR_FORMS = 5
 def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool, *, can_ignore_case: bool = True) -> str:
     """Return the end of a message that words are not among tokens: what is there instead, and what to do about it.
 
-    It tells of the first word that is missing: which tokens contain it. If all are there, they are in other places.
-    For a single word that no token contains, it is empty. `can_ignore_case` says whether ignoring case is
-    something that the caller's user can do.
+    It shows tokens that contain the first of the words that is missing. If none is missing, it says that they do not
+    follow one another. It is empty for a single word that no token contains. `can_ignore_case` says whether ignoring
+    case is something that the caller's user can do.
     """
     present = dict.fromkeys(tokens)
     known = {token.casefold() for token in present} if ignore_case else present

@@ -26,10 +26,10 @@ PLACES_FILE, ORIGINS_FILE = "places.bin", "origins.json"
 """Files of an index: the file and line of each sentence, (num_sentences, 2); and the names and metadata of files."""
 
 _PLACES_NAMES = re.compile(r"places(-[0-9a-f]{8})?\.bin")
-"""`PLACES_FILE`, and the names that later places have (see `Origins.replace_those_of`)."""
+"""The names of files of places: `PLACES_FILE`, and those that take its place (see `Origins.replace_those_of`)."""
 
 FILE = "file"
-"""The column of a table that names the file that a row is about. It can be chosen by like the others."""
+"""The column of a table that names the file that a row is about. Searches can choose by it as by any other column."""
 
 AGAIN = "get the index again, or rebuild it"
 """What to do about a damaged file of an index."""
@@ -43,7 +43,7 @@ YEAR = re.compile(r"^\s*-\d{3,4}(?!\d)|(?<!\d)\d{3,4}(?!\d)")
 """A year: a number of three or four digits. With a minus at the start of the value, it is one before Christ."""
 
 _LARGEST = 1 << 28
-"""In bytes, of the names and the metadata of all files."""
+"""The largest size of the names and the metadata of all files, in bytes."""
 
 
 @dataclass(frozen=True)

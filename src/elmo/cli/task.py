@@ -116,8 +116,8 @@ def train(
     """Train a model for TASK and keep the best one in the folder RUN.
 
     The model is scored on the development set after each epoch. Ctrl-C saves a checkpoint and stops with exit code 75;
-    the same command, started again, continues at the exact step. RUN holds everything that the model needs, including a
-    copy of the biLM.
+    the same command, started again, continues at the exact step. RUN holds everything that the model needs. A copy of
+    MODEL is part of that, unless --no-bilm leaves it out.
 
     With --finetune, MODEL is first trained for one epoch on the sentences of the training set (for squad, on its
     paragraphs), and its perplexity on those of the development set is measured before and after. A MODEL without a

@@ -95,10 +95,10 @@ def command(
 ) -> None:
     """Write a vector for each word to OUT: the mean of the contextual vectors of its uses in a text.
 
-    Programs that read the vectors of word2vec can read these. OUT in .kv is a file for gensim's KeyedVectors.load; any
-    other ending is word2vec's text format. The source is a corpus folder made by elmo prepare, or a text file, a glob
-    or -, which is first prepared in a temporary folder next to OUT; raw text is cut as the model's training text was.
-    Memory use depends on the number of words, not on the length of the text.
+    Programs that read the vectors of word2vec can read these. If OUT ends in .kv, it is a file for gensim's
+    KeyedVectors.load; otherwise it is in word2vec's text format. The source is a corpus folder made by elmo prepare, or
+    a text file, a glob or -, which is first prepared in a temporary folder next to OUT; raw text is cut as the model's
+    training text was. Memory use depends on the number of words, not on the length of the text.
     """
     import time
 

@@ -63,16 +63,16 @@ word_test_options = add_options(
         multiple=True,
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Then compare cosines with people's judgments: two words and a number on each line, with tabs "
-        "between them. May be repeated. Needs gensim.",
+        help="Afterwards, compare cosines with people's judgments. A line of FILE has two words and a number, with "
+        "tabs between them. May be repeated. Needs gensim.",
     ),
     click.option(
         "--analogies",
         multiple=True,
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Then solve analogies: four words on each line, and a line ': NAME' before each section. May be "
-        "repeated. Needs gensim.",
+        help="Afterwards, solve analogies. A line of FILE has four words, and each section begins with a line "
+        "': NAME'. May be repeated. Needs gensim.",
     ),
 )
 """Add the options `--similarity` and `--analogies`, the files of `run_word_tests`."""

@@ -73,7 +73,7 @@ class Embedder(SentenceEmbedder):
         # Stored token vectors in float32 are what the token encoder computes in float32.
         with_types = model.types is not None and not (model.types.is_exact and self.precision == "float32")
         self.has_rounded_types = with_types
-        """Whether words have stored vectors that are not those of the token encoder to the bit."""
+        """Whether vectors of words are stored that differ, if only by rounding, from those of the token encoder."""
         self.fingerprint = self.warm_fingerprint = fingerprint(model, with_types=with_types)
         if model.warm_arrays is not None:
             self.warm_fingerprint = fingerprint(model, with_warm_state=True, with_types=with_types)

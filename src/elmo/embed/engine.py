@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Precision = Literal["float32", "bf16", "float16", "int8", "auto"]
 """The precision of matrix products. Their sums, LSTM states and activations are float32 in every precision, except that
-torch, which computes on GPUs and without the native kernels, rounds the sums like the operands.
+torch, which computes on GPUs and where there are no native kernels, rounds the sums like the operands.
 
 - `"float32"`: differs from other float32 code only by rounding.
 - `"bf16"`: rounds the operands of products to bfloat16.

@@ -19,7 +19,7 @@ INDEX_BYTES = 1 << 26
 """Maximum size of `sentence_to_index`. HDF5 takes a string in one piece, so the whole of it has to fit into memory."""
 
 ROOM_BYTES = 1 << 16
-"""More bytes than HDF5 writes in addition to the string itself."""
+"""At least as many bytes as HDF5 writes besides the string itself."""
 
 
 class HDF5Writer:

@@ -40,7 +40,8 @@ says where the third one is; and the third one, whose values count in large file
 
 _ZIP = b"PK\x03\x04"
 _OLD_PICKLES = 5
-"""How many pickles begin a file from before torch 1.6: three about the file, the tensors, the keys of their data."""
+"""How many pickles a file of torch before 1.6 begins with: three say what kind of file it is, the fourth holds the
+tensors without their numbers, and the fifth the keys of these numbers."""
 
 _MOST_STEPS, _LARGEST_PICKLE = 200_000, 1 << 24
 """The most steps and bytes of a pickle. A tensor takes about 20 steps, and a step can make an object of 100 bytes."""

@@ -95,8 +95,8 @@ class CharEncoder(nn.Module):
         Args:
             characters: Character ids as in `elmo.text.characters`, (N, C), of any integer type. The ids of a masked
                 token are 0; it gets a vector like any other, which callers must leave out.
-            memory: Where to compute, if the caller keeps memory from one batch to the next: that of the convolutions,
-                then that of each highway.
+            memory: The memory that the caller keeps from one batch to the next, if any: first that of the convolutions,
+                then that of each highway. Without it, each call takes fresh memory.
 
         Raises:
             ElmoError: If C is not the model's, as long words would then be cut at another place than in training; or,
@@ -165,7 +165,7 @@ class Filters(NamedTuple):
         Args:
             characters: The character ids of the types, sorted by length, (N, C).
             lengths: The length of each type without padding, (N,), rising.
-            memory: Where to compute, if the caller keeps memory from one batch to the next.
+            memory: The memory that the caller keeps from one batch to the next, if any.
 
         Returns:
             The features of all widths side by side, (N, F) for F filters in all.

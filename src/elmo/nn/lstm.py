@@ -190,7 +190,7 @@ class LSTMLayer(nn.Module):
             batch_sizes: The number of rows that have a token at each step.
             hidden: The hidden state before step 0, (batch_sizes[0], P).
             cell: The cells before step 0, (batch_sizes[0], H).
-            memory: Where to compute, if the caller keeps memory from one batch to the next.
+            memory: The memory that the caller keeps from one batch to the next, if any.
 
         Returns:
             The outputs (N, P) and the cells (N, H), both packed.

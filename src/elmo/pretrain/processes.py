@@ -31,7 +31,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process as one of those that train together; a process without `torchrun` is the only one.
+    """The processes that train together, as this one of them sees them. Without `torchrun`, there is only this one.
 
     All methods except `rows` must be called by every process, in the same order.
 

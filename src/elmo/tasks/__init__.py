@@ -99,7 +99,7 @@ def train(
         folder: The run folder, which gets the trained model, its card and its figures.
         elmo: Any model that `elmo.load` reads. None, or "none", trains the task's baseline.
         test: A test set to be scored once, with the model that is kept.
-        recipe: A YAML file; by default the recipe of the package.
+        recipe: The path of a YAML file, or the name of a recipe of the package. None takes the task's own recipe.
         settings: Keys of the recipe to change, with dots, and their values: `{"training.max_epochs": 5}`.
         num_seeds: How many seeds to train, one after the other. The best model on `dev` is kept.
         finetune: If given, the biLM is first trained further on the text of the training set, written to this model

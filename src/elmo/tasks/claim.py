@@ -240,7 +240,7 @@ class Claim:
         return is_same and (self.run / SHARED_BILM).exists()
 
     def _is_left_by_another(self, seed: int, *, is_tuned_later: bool = False) -> bool:
-        """Return whether the folder of a seed is that of another run, which trained nothing.
+        """Return whether the folder of a seed was left behind by another run, which trained nothing.
 
         Raises:
             ElmoError: If the folder holds a run of another task, recipe, data or biLM that trained something, or if it

@@ -113,8 +113,8 @@ class TaskTrainingConfig:
     batch_size: int = 32
     optimizer: str = "adam"
     learning_rate: float = 0.001
-    # The only scale that Adadelta has: TensorFlow's default, with which SQuAD's model was published, is a hundredth of
-    # PyTorch's.
+    # It decides how large Adadelta's first steps are. TensorFlow's default, with which the model for SQuAD was
+    # published, is a hundredth of PyTorch's.
     epsilon: float | None = None
     weight_decay: float = 0.0
     clip_norm: float | None = 5.0
@@ -168,7 +168,7 @@ class WordsConfig:
         vectors: The files, as a list or separated by commas. The vectors that they have for a word are concatenated.
             None takes random vectors.
         normalize: Whether the vector of each file is divided by its length.
-        unknown: The vector that a word gets in place of one that a file lacks: `zeros` or `random`.
+        unknown: What a word gets where a file has no vector for it: `zeros`, or `random` numbers.
         max_words: How many words of the files are kept: all those of the data, even if there are more, and then the
             most frequent others.
         min_count: How often a word of the training set that is in no file must occur to get its own vector.

@@ -40,8 +40,8 @@ def optimizer_tensors(module: nn.Module, state: Mapping[Tensor, Mapping[str, Ten
         state: The tensors that the optimizer keeps, by parameter and key. Parameters may be missing.
 
     Returns:
-        The tensors themselves, not copies, under `optimizer/KEY/PARAMETER`. Names, and not PyTorch's numbers of
-        parameters: a checkpoint then says what its tensors are, and the order of parameters may change.
+        The tensors themselves, not copies, under `optimizer/KEY/PARAMETER`. Parameters have their names there, and not
+        PyTorch's numbers for them. So a checkpoint says what its tensors are, and their order may change.
     """
     return {
         f"optimizer/{key}/{name}": value

@@ -82,7 +82,7 @@ class MetricsFile:
         require_tensorboard()
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        # Flushed after each row, not when the writer's own thread likes: nobody would hear of an error in that thread.
+        # Each row is flushed by us. The writer has a thread for that, but nobody would hear of an error in it.
         return SummaryWriter(str(self._folder / BOARD), purge_step=done + 1, flush_secs=10**9)
 
     def _show(self, rows: Iterable[Row]) -> None:

@@ -103,8 +103,8 @@ def build_index(
             an index that is complete, it replaces the metadata, and nothing is embedded. Without it, such an index
             keeps its metadata, by the names of the files.
         overwrite: Whether to replace an existing index, and to discard the unfinished work of another call.
-        tokenizer: How to read the text (see `Reading`), as the others. The command `elmo index` has other defaults: it
-            cuts raw text as that of the model was cut.
+        tokenizer: How to cut the text. This and the arguments below are those of `Reading`. The command `elmo index`
+            has other defaults: it cuts raw text as the model's training text was cut.
         text: Its layout.
         encoding: Its encoding.
         lowercase: Whether to convert it to lower case.

@@ -24,8 +24,8 @@ from elmo.schema import require_count
 from elmo.text.characters import refuse_one_string
 from elmo.text.corpus import open_matrix
 
-# Float16 hardly changes the order. Of the ten nearest uses of a million tokens, vectors by pq alone name 55 %, and 91 %
-# after ten candidates for each were compared exactly (docs/search.md).
+# Float16 hardly changes the order. Among a million tokens, vectors of pq alone find 55 % of the ten nearest uses, and
+# 91 % if ten candidates for each of them are compared exactly (docs/search.md).
 CANDIDATES = {"float16": 2, "pq": 10}
 """How many candidates are compared exactly for each use asked for, by how vectors are stored."""
 
