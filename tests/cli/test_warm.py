@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import make_bilm_hdf5
 from bridge import WORDS, make_model
 from commands import RunMain
 from elmo import formats
+from elmo.cli import warm
 from elmo.embed import Embedder
 from elmo.embed.warm import mean_state
 from elmo.targets import alone_in
@@ -168,6 +170,16 @@ def test_info_convert_and_no_types(elmo: Run, with_words: Path) -> None:
     assert elmo("warm", "copy", "--no-types")[:2] == (0, f"{path}: removed\n")
     assert elmo("warm", "copy", "--no-types")[:2] == (0, f"{path}: was not there\n")
     assert formats.load("copy").types is None
+
+
+@pytest.mark.parametrize("options", [[], ["--types", "float16"]])
+def test_reading_a_text_shows_progress(
+    options: list[str], elmo: Run, with_words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show = Mock(side_effect=lambda what, unit, total, items: items)
+    monkeypatch.setattr(warm, "show_progress", show)
+    assert elmo("warm", "model", "text.txt", *options)[0] == 0
+    assert [call.args[:3] for call in show.call_args_list] == [("reading", "sentences", None)]
 
 
 @pytest.mark.parametrize("option", ["--types", "--no-types"])

@@ -166,7 +166,8 @@ def _store_types(
         choice = None
         if paths:
             choice = choose_reading(loaded, paths, **reading)
-            counts = Counter(chain.from_iterable(read_sentences(paths, choice.reading)))
+            sentences = show_progress("reading", "sentences", None, read_sentences(paths, choice.reading))
+            counts = Counter(chain.from_iterable(sentences))
             if not counts:
                 raise ElmoError(f"{', '.join(paths)}: has no tokens")
             # Every sentence has its boundaries.
