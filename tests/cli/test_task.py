@@ -12,6 +12,7 @@ from contextlib import chdir
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ import elmo.tasks
 from bridge import make_model
 from commands import RunMain, run, set_options
 from elmo import formats
+from elmo.cli import task as task_command
 from elmo.cli.main import cli
 from elmo.cli.unanswered import PLAIN, layout_of
 from elmo.errors import ElmoError
@@ -99,6 +101,15 @@ def test_train_evaluate_and_predict(trained: str) -> None:
     Path("text.txt").write_text("w0 in Espoo w4\n\nAnn w1 w2\n")
     conll = "w0\tO\nin\tO\nEspoo\tB-LOC\nw4\tO\n\nAnn\tB-PER\nw1\tO\nw2\tO\n\n"
     assert run("task", "predict", "run", "text.txt") == conll
+
+
+def test_evaluate_shows_progress(trained: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    show = MagicMock()
+    monkeypatch.setattr(task_command, "show_progress", show)
+    run("task", "evaluate", "run", "text.conll", "--device", "cpu")
+    show.assert_called_once_with("predicting", "examples", 7)
+    update = show.return_value.__enter__.return_value.update
+    assert [call.args for call in update.call_args_list] == [(4,), (3,)]
 
 
 def test_options_decide_how_text_is_read(trained: str) -> None:

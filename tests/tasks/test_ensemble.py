@@ -103,7 +103,9 @@ def test_members_with_the_same_bilm_share_its_vectors(
         return windows(self, sentences, **options)
 
     monkeypatch.setattr(Embedder, "windows", count)
-    joint = predict_together(members, pairs, 32)
+    reported: list[int] = []
+    joint = predict_together(members, pairs, 32, reported.append)
+    assert sum(reported) == 3 * len(pairs)
     assert seen == [len({sentence for pair in pairs for sentence in (pair.premise, pair.hypothesis)})]
     for found, *own in zip(joint, *alone, strict=True):
         for label, share in found.probabilities.items():

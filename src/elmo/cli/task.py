@@ -12,6 +12,7 @@ import click
 from elmo.cli.shared import STOPPED, device_option, encoding_option, examples, json_option, print_result, set_option
 from elmo.cli.table import print_table
 from elmo.errors import ElmoError
+from elmo.progress import show_progress
 from elmo.wording import counted
 
 if TYPE_CHECKING:
@@ -236,10 +237,11 @@ def evaluate(
     # The rate is that of predicting; reading and loading are not in it.
     started = time.perf_counter()
     size = recipe.training.batch_size
-    if ensemble:
-        predicted = predict_together(members, found, size)
-    else:
-        predicted = predict_all(trained.task, trained.model, found, size)
+    with show_progress("predicting", "examples", len(members) * len(found)) as bar:
+        if ensemble:
+            predicted = predict_together(members, found, size, bar.update)
+        else:
+            predicted = predict_all(trained.task, trained.model, found, size, bar.update)
     rate = len(found) / (time.perf_counter() - started)
     scores = trained.task.score(found, predicted)
     if not as_json:

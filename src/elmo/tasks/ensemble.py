@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -57,10 +57,13 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
     return members
 
 
-def predict_together(members: Members, examples: Sequence[Any], batch_size: int) -> list[Any]:
+def predict_together(
+    members: Members, examples: Sequence[Any], batch_size: int, report: Callable[[int], object] | None = None
+) -> list[Any]:
     """Return the combined predictions for examples.
 
     Members with the same biLM share its vectors, which are on disk in a temporary folder until all have predicted.
+    Each member predicts as `prediction.predict` does, which says what `report` is.
     """
     task, recipe = members[0].task, members[0].recipe
     sentences = list(task.all_sentences(examples))
@@ -73,7 +76,7 @@ def predict_together(members: Members, examples: Sequence[Any], batch_size: int)
             if isinstance(layers, LiveLayers) and member.recipe.elmo.vectors == "cached":
                 elmo.read_from(layers.cached(sentences, Path(folder), "set TMPDIR to a folder with more room"))
             try:
-                found.append(predict(task, member.model, examples, batch_size))
+                found.append(predict(task, member.model, examples, batch_size, report))
             finally:
                 elmo.read_from(layers)
     return [task.combine(recipe, predictions) for predictions in zip(*found, strict=True)]

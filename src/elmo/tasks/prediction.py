@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -21,11 +21,24 @@ Tokens attend to one another, which takes an array of 128 MB for this number of 
 
 
 @torch.no_grad()
-def predict(task: Task[Any, E, P], model: TaskModel[E, P], examples: Sequence[E], batch_size: int = 32) -> list[P]:
+def predict(
+    task: Task[Any, E, P],
+    model: TaskModel[E, P],
+    examples: Sequence[E],
+    batch_size: int = 32,
+    report: Callable[[int], object] | None = None,
+) -> list[P]:
     """Predict examples in batches, and return the predictions in the order of the examples.
 
     Batches follow the task's own order (see `Task.order`). They have at most `batch_size` examples, and fewer where
     examples are long.
+
+    Args:
+        task: The task.
+        model: The model.
+        examples: The examples.
+        batch_size: The largest number of examples in a batch.
+        report: Called with the number of examples after each batch, to show progress.
     """
     model.eval()
     found: dict[int, P] = {}
@@ -34,4 +47,6 @@ def predict(task: Task[Any, E, P], model: TaskModel[E, P], examples: Sequence[E]
         for piece in cut_to_fit([lengths[index] ** 2 for index in batch], MOST_PAIRS):
             part = batch[piece]
             found.update(zip(part, model.predict([examples[index] for index in part]), strict=True))
+            if report is not None:
+                report(len(part))
     return [found[index] for index in range(len(examples))]
