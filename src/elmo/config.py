@@ -28,8 +28,8 @@ FORGET_BIAS = 1.0
 """Added to the forget gate of LSTMs at run time. The stored bias does not include it."""
 
 CLUSTER_DIVISOR = 4
-"""Each cluster of an adaptive softmax has this many times fewer dimensions than that of more frequent words before it,
-as published."""
+"""The factor by which the dimensions of an adaptive softmax fall from one cluster of words to the next, rarer one, as
+published."""
 
 SHORTEST = 3
 """The number of characters of the shortest word, of one byte: begin of word, byte, end of word."""

@@ -83,7 +83,8 @@ def read_unanswered(
         tokenizer = trained.tokenizer_for(None if sample is None else sample.text)
         if sample is None and tokenizer == "whitespace":
             notes.append(note_on_pipes(trained.text, [path]))
-    if sample is not None and task.takes_sentence and "conllu" in task.layouts:  # the note may recommend them
+    # Only for tasks of sentences that also read CoNLL-U, because the note may recommend it.
+    if sample is not None and task.takes_sentence and "conllu" in task.layouts:
         notes.append(note_on_layout(sample.text, layout if layout in SPLIT else "sentences"))
     if layout in SPLIT:
         language = language or language_of(tokenizer) or (trained.text and trained.text.language)
