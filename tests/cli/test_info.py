@@ -169,7 +169,7 @@ def test_convert_stores_half_precision(tmp_path: Path) -> None:
 
 def test_a_model_that_cannot_be_converted_leaves_nothing(tmp_path: Path) -> None:
     source = make_unicode(tmp_path / "model")
-    with pytest.raises(ElmoError):
+    with pytest.raises(ElmoError, match=r"^an ELMoForManyLangs model cannot be converted: it has word lists of "):
         run("convert", source, tmp_path / "new" / "copy")
     assert not (tmp_path / "new").exists()
 
@@ -216,10 +216,17 @@ def test_no_control_characters_reach_the_terminal(tmp_path: Path, run_main: RunM
     assert "was cut by tokenizer ptb\\x1b]0;owned\\x07, not by words" in error
 
 
-def test_a_file_of_vectors_of_no_shape(tmp_path: Path) -> None:
-    """No file of ours is like these; `elmo info` says so in a sentence."""
+def test_a_single_number_in_place_of_vectors(tmp_path: Path, run_main: RunMain) -> None:
+    """No file of ours is like this one; `elmo info` says so in a sentence."""
     np.savez(tmp_path / "number.npz", sentence_vectors=np.float32(3))
     assert find_vectors(tmp_path / "number.npz") is None
+    code, out, error = run_main(["info", str(tmp_path / "number.npz")])
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert error.startswith(f"elmo: {tmp_path}/number.npz: contains no model; expected ")
+
+
+def test_vectors_after_a_header_of_another_version(tmp_path: Path) -> None:
+    """Another program may write the header of an array in version 2.0 of NumPy's format."""
     with zipfile.ZipFile(tmp_path / "long.npz", "w") as archive, archive.open("0.npy", "w") as file:
         np.lib.format.write_array(file, np.zeros((4, 6), np.float32), version=(2, 0))
     found = find_vectors(tmp_path / "long.npz")
@@ -254,12 +261,13 @@ def test_a_table_of_another_program(tmp_path: Path) -> None:
     assert find_vectors(tmp_path / "x.parquet") is None
 
 
-def test_a_hostile_file_gives_one_sentence(tmp_path: Path) -> None:
+def test_a_hostile_file_gives_one_sentence(tmp_path: Path, run_main: RunMain) -> None:
     folder = make_bilm_hdf5.make_options(), make_bilm_hdf5.make_weights(make_bilm_hdf5.make_options())
     folder[1]["char_embed"][0, 0] = np.nan
     make_bilm_hdf5.write(tmp_path / "model", *folder)
-    with pytest.raises(ElmoError, match="contains nan, not a weight"):
-        run("info", tmp_path / "model")
+    code, out, error = run_main(["info", str(tmp_path / "model")])
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert "contains nan, not a weight" in error
 
 
 def test_info_says_what_is_in_files_of_vectors_and_in_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

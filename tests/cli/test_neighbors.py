@@ -97,6 +97,7 @@ def test_bad_input_gives_one_sentence(elmo: Run, arguments: list[str], says: str
     code, out, err = elmo("text.txt", *arguments)
     assert (code, out) == (2, "")
     assert says in err
+    assert err.count("\n") == 1 or err.startswith("Usage: ")  # which click prints before its own errors
 
 
 def test_an_index_in_place_of_its_model_is_refused(
@@ -300,8 +301,8 @@ def test_metadata_has_no_name_of_another_column(elmo: Run, tmp_path: Path) -> No
     (tmp_path / "table.tsv").write_text("file\tword\tyear\ntext\tgame\t1843\n")
     run("index", "model", "text.txt", "text.index", "--metadata", "table.tsv")
     _, out, _ = elmo("text.index", "--word", "play", "--in", "A new play !", "--format", "csv")
-    for row in csv.DictReader(io.StringIO(out)):
-        assert (row["word"], row["metadata.word"], row["year"]) == ("play", "game", "1843")
+    rows = [(row["word"], row["metadata.word"], row["year"]) for row in csv.DictReader(io.StringIO(out))]
+    assert rows == [("play", "game", "1843")] * 3
 
 
 def test_there_is_an_ellipsis_only_for_what_is_left_out() -> None:

@@ -258,6 +258,8 @@ def test_perplexity_agrees_with_the_scores_of_the_sentences(
         ("embed", ["text.txt", "out.npz"], "2 sentences, 6 tokens"),
         ("index", ["text.txt", "out.index"], "2 sentences, 6 tokens"),
         ("warm", ["text.txt"], "2 sentences, 6 tokens"),
+        ("warm", ["text.txt", "--json"], '"lowercase": true'),
+        ("types", ["text.txt", "out.txt", "--min-count", "1"], "vectors of 5 words, 12 wide, from 6 tokens"),
         ("perplexity", ["text.txt", "--sentences"], "\thé came .\n"),
         ("neighbors", ["text.txt", "--word", "CAME", "--in", "She CAME."], "1 nearest of 1 use in 2 sentences"),
         ("finetune", ["out", "text.txt", "--min-count", "1", "--new-softmax", "--set", "training.max_steps=1"], ""),
@@ -266,7 +268,7 @@ def test_perplexity_agrees_with_the_scores_of_the_sentences(
 def test_reading_options_work_in_every_command(
     verb: str, arguments: list[str], told: str, run: Callable[..., Done], tmp_path: Path
 ) -> None:
-    """Every command that reads text can read a paragraph of raw text in an old encoding."""
+    """Every command that reads text can read a paragraph of raw text in an old encoding, and in lower case."""
     if verb == "index":
         pytest.importorskip("faiss", reason="needs pip install 'elmo-torch[analysis]'")
     save_native(make_model(softmax=True), tmp_path / "model")
@@ -278,6 +280,9 @@ def test_reading_options_work_in_every_command(
     if verb == "finetune":
         words = (tmp_path / "out" / "vocabulary.txt").read_text(encoding="utf-8").split()
         assert sorted(words[3:]) == [".", "came", "hé", "she", "went"]
+    if verb == "types":
+        lines = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
+        assert sorted(line.split()[0] for line in lines[1:]) == [".", "came", "hé", "she", "went"]
 
 
 @pytest.mark.parametrize(

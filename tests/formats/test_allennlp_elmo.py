@@ -96,14 +96,21 @@ def test_the_bilm_is_frozen_unless_asked(requires_grad: bool, tmp_path: Path) ->
 
 
 def test_goes_with_a_task_models_state_dict(tmp_path: Path) -> None:
-    """The layer can be saved and loaded as a part of a larger model."""
+    """The layer, with its biLM, can be saved and loaded alone and as a part of a larger model."""
     layer, _ = make_layer(tmp_path, dropout=0.0)
     with torch.no_grad():
         layer.mixes[0].gamma.fill_(3.0)
+        layer.bilm.forward_lstm.layers[0].bias.add_(1.0)
     other, _ = make_layer(tmp_path, dropout=0.0)
-    other.load_state_dict(layer.state_dict())
     ids = elmo.batch_to_ids(SENTENCES)
-    assert torch.equal(layer(ids)["elmo_representations"][0], other(ids)["elmo_representations"][0])
+    wanted = layer(ids)["elmo_representations"][0]
+    assert not torch.equal(other(ids)["elmo_representations"][0], wanted)
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(wanted, other(ids)["elmo_representations"][0])
+    inner, _ = make_layer(tmp_path, dropout=0.0)
+    task, again = (torch.nn.ModuleDict({"elmo": part, "tags": torch.nn.Linear(2, 2)}) for part in (layer, inner))
+    again.load_state_dict(task.state_dict())
+    assert torch.equal(wanted, inner(ids)["elmo_representations"][0])
 
 
 def test_from_pretrained_takes_what_load_takes(tmp_path: Path) -> None:
@@ -138,9 +145,10 @@ def test_cached_words_give_the_vectors_of_their_characters(variant: str, tmp_pat
     sentences = [*SENTENCES, ["incomprehensible"]]
     ids = elmo.batch_to_ids(sentences, options["char_cnn"]["max_characters_per_token"])
     wanted = layer(ids)
-    found = layer(ids, word_ids(sentences))
-    assert torch.equal(found["mask"], wanted["mask"])
-    torch.testing.assert_close(found["elmo_representations"], wanted["elmo_representations"], atol=1e-6, rtol=0)
+    for inputs in (ids, torch.zeros_like(ids)):  # the characters of known words are not read
+        found = layer(inputs, word_ids(sentences))
+        assert torch.equal(found["mask"], wanted["mask"])
+        torch.testing.assert_close(found["elmo_representations"], wanted["elmo_representations"], atol=1e-6, rtol=0)
 
 
 def test_an_empty_list_of_words_is_none(tmp_path: Path) -> None:
@@ -152,8 +160,10 @@ def test_from_pretrained_takes_words_too(tmp_path: Path) -> None:
     make(tmp_path / "model")
     layer = elmo.Elmo.from_pretrained(tmp_path / "model", dropout=0.0, vocab_to_cache=VOCABULARY)
     ids = elmo.batch_to_ids(SENTENCES)
-    wanted, found = layer(ids)["elmo_representations"], layer(ids, word_ids(SENTENCES))["elmo_representations"]
-    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+    wanted = layer(ids)["elmo_representations"]
+    for inputs in (ids, torch.zeros_like(ids)):
+        found = layer(inputs, word_ids(SENTENCES))["elmo_representations"]
+        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
 
 
 def test_words_of_a_model_with_a_lexicon(tmp_path: Path) -> None:

@@ -429,9 +429,9 @@ def test_words_by_number_have_the_vectors_of_their_characters(files: tuple[str, 
     ids, numbers = batch_to_ids(batch), numbers_of(batch)
     unknown = numbers.clone()
     unknown[0, 0] = len(WORDS)
-    for given in (numbers, unknown):
+    for inputs, given in ((ids, numbers), (torch.zeros_like(ids), numbers), (ids, unknown)):
         wanted = plain(ids, given)  # without cached words, numbers are ignored
-        found = bilm(ids, given)
+        found = bilm(inputs, given)
         assert torch.equal(found["mask"], wanted["mask"])
         torch.testing.assert_close(found["activations"], wanted["activations"], atol=1e-6, rtol=0)
     assert plain._word_embedding is plain._bos_embedding is plain._eos_embedding is None
@@ -609,7 +609,9 @@ def test_a_token_embedder_with_cached_words(files: tuple[str, str]) -> None:
     embedder = ElmoTokenEmbedder(*files, dropout=0.0, vocab_to_cache=WORDS, scalar_mix_parameters=[0.0, 1.0, 2.0])
     ids, numbers = batch_to_ids(BATCHES[0]), numbers_of(BATCHES[0])
     wanted = Elmo(*files, 1, dropout=0.0, scalar_mix_parameters=[0.0, 1.0, 2.0])(ids)["elmo_representations"][0]
-    torch.testing.assert_close(embedder(ids, numbers), wanted, atol=1e-6, rtol=0)
+    for inputs in (ids, torch.zeros_like(ids)):  # the characters of cached words are not read
+        torch.testing.assert_close(embedder(inputs, numbers), wanted, atol=1e-6, rtol=0)
+        embedder._elmo._elmo_lstm._elmo_lstm.reset_states()
 
 
 class Vocabulary:
