@@ -316,11 +316,27 @@ def test_missing_tensors_other_shapes_and_numbers_that_are_no_weights(file: str,
     state = torch.load(tmp_path / file, weights_only=True)
     for name, tensor in state.items():
         torch.save({key: value for key, value in state.items() if key != name}, tmp_path / file)
-        assert_refused(tmp_path)
+        assert_refused(tmp_path, ": tensor '")
         torch.save({**state, name: torch.full_like(tensor, torch.nan)}, tmp_path / file)
         assert_refused(tmp_path, f"'{name}'", "not a weight")
         torch.save({**state, name: torch.zeros(3, 5, 7, 2)}, tmp_path / file)
         assert_refused(tmp_path, f"'{name}'", "shape")
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("encoder.pkl", "forward_layer_0.state_projection.weight"),
+        ("token_embedder.pkl", "convolutions.0.weight"),
+    ],
+)
+def test_a_missing_tensor_that_tells_sizes_is_named(file: str, name: str, tmp_path: Path) -> None:
+    """Neither the other file nor the settings are to blame."""
+    make(tmp_path)
+    state = torch.load(tmp_path / file, weights_only=True)
+    del state[name]
+    torch.save(state, tmp_path / file)
+    assert_refused(tmp_path, f"{tmp_path}: tensor '{name}' is missing")
 
 
 class Evil:

@@ -265,7 +265,7 @@ def require_projection(path: Path, stored: Mapping[str, TensorInFile], stack: st
     only projected to something narrower.
 
     Args:
-        path: The file, for messages.
+        path: The file, or the folder of the files, for messages.
         stored: The tensors by their names in the file.
         stack: What precedes `forward_layer_0` in the names of the LSTM.
     """
@@ -285,7 +285,7 @@ def infer_sizes(
     """Infer the sizes of a model from the shapes of its tensors.
 
     Args:
-        path: The file, for messages.
+        path: The file, or the folder of the files, for messages.
         stored: The tensors by their names in the file.
         convolution: The name of a convolution's weight, with `{}` for its number.
         highway: The name of a highway layer's weight, with `{}` for its number.
@@ -298,7 +298,8 @@ def infer_sizes(
     def num_stored(template: str) -> int:
         return sum(1 for _ in takewhile(lambda i: template.format(i) in stored, count()))
 
-    kernels = [require_dimensions(path, stored, convolution.format(i), 3) for i in range(num_stored(convolution))]
+    num_kernels = max(1, num_stored(convolution))  # every model has one, so that a first one that is missing is named
+    kernels = [require_dimensions(path, stored, convolution.format(i), 3) for i in range(num_kernels)]
     projection = require_projection(path, stored, stack)
     return (
         {"filters": [[width, num_filters] for num_filters, _, width in kernels], "n_highway": num_stored(highway)},

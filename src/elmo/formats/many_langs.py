@@ -159,7 +159,8 @@ def _config(path: Path, stored: Mapping[str, TensorInFile], settings: dict[str, 
         raise ElmoError(
             f"{path}: its token embedder has no characters (char_dim 0); only models that read characters can be read"
         )
-    char_cnn, lstm = infer_sizes(path, stored, "convolutions.{}.weight", "highways._layers.{}.weight", "")
+    # Messages name the folder, because the tensors of the LSTM are in the other file.
+    char_cnn, lstm = infer_sizes(path.parent, stored, "convolutions.{}.weight", "highways._layers.{}.weight", "")
     dim = require_dimensions(path, stored, _CHARACTER_ROWS, 2)[1]
     facts = DEFAULT | {key: value for key, value in {**tokens, **encoder}.items() if key in DEFAULT}
     values = {
