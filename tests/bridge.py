@@ -91,6 +91,15 @@ def state_of(rows: Sequence[RowState], dtype: torch.dtype = torch.float64) -> Bi
     return tuple(LSTMState(stack(d, 0), stack(d, 1)) for d in range(len(rows[0])))
 
 
+def layers_of(model: Model, sentence: Sequence[str]) -> np.ndarray:
+    """Compute all layers (L + 1, T + 2, D) of one sentence, including its boundaries."""
+    assert model.config.char_cnn is not None
+    ids = encode_sentence(sentence, model.config.char_cnn.max_characters_per_token)
+    with torch.inference_mode():
+        layers, _ = model.bilm(torch.from_numpy(ids), torch.arange(len(ids))[None], torch.tensor([len(ids)]))
+    return layers[:, 0].numpy()
+
+
 def make_model(variant: str = "base", softmax: bool = False) -> Model:
     torch.manual_seed(0)
     bilm = BiLM(make_config(variant))

@@ -9,7 +9,7 @@ Shapes: T tokens, C characters, P projection, H cell, D = 2P (P for one directio
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,16 +140,20 @@ class Oracle:
         results = [self.row(row, None if states is None else states[i]) for i, row in enumerate(batch)]
         return [layers for layers, _ in results], [state for _, state in results]
 
-    def carried(self, batches: Sequence[Sequence[Sequence[str]]]) -> list[list[Array]]:
-        """Return the layers of sentences in batches of one size, without boundaries.
+    def carry(self, batches: Sequence[Sequence[Sequence[str]]]) -> Iterator[tuple[list[Array], list[RowState]]]:
+        """Yield the layers of the sentences of each batch, with boundaries, and the states of all rows after it.
 
-        Row i of a batch starts from the state that row i of the batch before left.
+        Row i of a batch starts from the state that the last row i left. Batches may be of different sizes.
         """
-        states, found = None, []
+        states = [self.zero_state() for _ in range(max(map(len, batches), default=0))]
         for batch in batches:
-            layers, states = self.batch([encode_sentence(sentence) for sentence in batch], states)
-            found.append([row[:, 1:-1] for row in layers])
-        return found
+            layers, after = self.batch([encode_sentence(sentence) for sentence in batch], states)
+            states = after + states[len(batch) :]
+            yield layers, states
+
+    def carried(self, batches: Sequence[Sequence[Sequence[str]]]) -> list[list[Array]]:
+        """Return the layers of the sentences of each batch as `carry` yields them, but without boundaries."""
+        return [[row[:, 1:-1] for row in layers] for layers, _ in self.carry(batches)]
 
 
 # --- scalar mix (eq. 1)

@@ -1,4 +1,4 @@
-"""The check that a source is refused with one sentence."""
+"""The check that a source is refused with one sentence, and an object that must never be unpickled."""
 
 from __future__ import annotations
 
@@ -19,3 +19,13 @@ def assert_refused(source: Path, *parts: str) -> None:
     assert message.count(str(source)) <= 1  # one sentence, not one that quotes another
     for part in parts:
         assert part in message, f"{part!r} is not in: {message}"
+
+
+class Evil:
+    """An object whose pickle makes a file when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Path.touch, (self.path,))

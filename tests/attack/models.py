@@ -288,8 +288,3 @@ def run_command(folder: Path, *arguments: str) -> None:
 def make_all(make: Callable[[Path], None], folder: Path) -> None:
     """Call `make` in a child process, because it starts threads, and this process must have none when it forks."""
     in_child(lambda: make(folder))
-
-
-def seeded(generator: np.random.Generator, *choices: Any) -> Any:
-    """Return one of several things at random."""
-    return choices[int(generator.integers(len(choices)))]

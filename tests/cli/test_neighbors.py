@@ -283,7 +283,7 @@ def test_files_lines_and_metadata_are_shown_and_chosen_by(elmo: Run, tmp_path: P
         assert err.startswith(says)
 
 
-def test_options_that_an_index_has_no_use_for_are_refused(elmo: Run, tmp_path: Path) -> None:
+def test_options_that_an_index_has_no_use_for_are_refused(elmo: Run) -> None:
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     run("index", "model", "text.txt", "text.index")
     query = ["--word", "play", "--in", "A new play !"]

@@ -15,43 +15,31 @@ import pytest
 import torch
 
 import elmo
-from bridge import assert_equal
+from bridge import assert_equal, layers_of
 from elmo import formats
 from elmo.errors import ElmoError
-from elmo.formats import Model
 from make_allennlp import MIXES, PREFIX, make_archive, make_config, make_state_dict
 from make_bilm_hdf5 import BASE, CHANGES, make_options, make_weights
 from oracle import Oracle, encode_sentence, scalar_mix
-from refusing import assert_refused
+from refusing import Evil, assert_refused
 
 SENTENCE = ["A", "play", "on", "naïve", "日本語", "."]
 VARIANTS = [name for name in CHANGES if name not in ("no_projection", "one_direction", "softmax", "no_char_projection")]
 """All variants that AllenNLP knows: its models always have both directions and both projections."""
 
 
-def layers_of(model: Model, max_characters: int = 50) -> np.ndarray:
-    ids = encode_sentence(SENTENCE, max_characters)
-    with torch.inference_mode():
-        layers, _ = model.bilm(torch.from_numpy(ids), torch.arange(len(ids))[None], torch.tensor([len(ids)]))
-    return layers[:, 0].numpy()
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_with_its_options_equals_the_oracle(variant: str, tmp_path: Path) -> None:
     options = make_options(variant)
     weights = make_weights(options)
-    config = make_config()
-    path = make_archive(tmp_path / "model.tar.gz", make_state_dict(weights), config, options)
-    mixes = [([0.0] * (options["lstm"]["n_layers"] + 1), 1.0)]
+    state, num_mixes = make_state_dict(weights), 2
     if options["lstm"]["n_layers"] != 2:  # the generator's mixes are for three layers
-        state = {name: tensor for name, tensor in make_state_dict(weights).items() if "scalar_mix" not in name}
-        path = make_archive(tmp_path / "other.tar.gz", state, config, options)
-        mixes = []
-    model = formats.load(path)
+        state, num_mixes = {name: tensor for name, tensor in state.items() if "scalar_mix" not in name}, 0
+    model = formats.load(make_archive(tmp_path / "model.tar.gz", state, make_config(), options))
     wanted = Oracle(weights, options).row(encode_sentence(SENTENCE, options["char_cnn"]["max_characters_per_token"]))[0]
-    found = layers_of(model, options["char_cnn"]["max_characters_per_token"])
+    found = layers_of(model, SENTENCE)
     np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=0)
-    assert len(model.mixes) == (2 if mixes else 0)
+    assert len(model.mixes) == num_mixes
     assert all(parameter.requires_grad for parameter in model.bilm.parameters())
 
 
@@ -68,7 +56,7 @@ def test_a_training_folder_says_which_of_its_files_to_load(tmp_path: Path) -> No
     wanted = formats.load(folder / "model.tar.gz")
     (folder / "best.th").rename(folder / "weights.th")
     found = formats.load(folder)
-    np.testing.assert_array_equal(layers_of(found), layers_of(wanted))
+    np.testing.assert_array_equal(layers_of(found, SENTENCE), layers_of(wanted, SENTENCE))
     assert [mix.gamma.item() for mix in found.mixes] == [mix.gamma.item() for mix in wanted.mixes]
 
 
@@ -78,9 +66,8 @@ def test_without_options_sizes_come_from_the_tensors(tmp_path: Path) -> None:
     options["lstm"].update(cell_clip=3, proj_clip=3)
     weights = make_weights(options)
     model = formats.load(make_archive(tmp_path / "model.tar.gz", make_state_dict(weights), make_config()))
-    np.testing.assert_allclose(
-        layers_of(model), Oracle(weights, options).row(encode_sentence(SENTENCE))[0], atol=1e-5, rtol=0
-    )
+    wanted = Oracle(weights, options).row(encode_sentence(SENTENCE))[0]
+    np.testing.assert_allclose(layers_of(model, SENTENCE), wanted, atol=1e-5, rtol=0)
     assert model.config.char_cnn.filters == ((1, 3), (2, 4), (3, 5))
     assert (model.config.lstm.cell_clip, model.config.lstm.proj_clip) == (3.0, 3.0)
     assert model.origin == (
@@ -118,7 +105,8 @@ def test_a_plain_tar_that_ends_with_weights(tmp_path: Path) -> None:
     with tarfile.open(path, "w") as archive:
         for name in ("config.json", "fta", "weights.th"):
             archive.add(tmp_path / "m.tar.gz-files" / name, name)
-    np.testing.assert_array_equal(layers_of(formats.load(path)), layers_of(formats.load(packed)))
+    found, wanted = (layers_of(formats.load(source), SENTENCE) for source in (path, packed))
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -148,7 +136,7 @@ def test_bilm_hdf5_leaves_the_mixes_out_and_says_so(tmp_path: Path) -> None:
     model = formats.load(make_archive(tmp_path / "m.tar.gz", state, make_config(), BASE))
     with pytest.warns(UserWarning, match="no place for scalar mixes"):
         formats.save_bilm(model, tmp_path / "bilm")
-    np.testing.assert_array_equal(layers_of(formats.load(tmp_path / "bilm")), layers_of(model))
+    np.testing.assert_array_equal(layers_of(formats.load(tmp_path / "bilm"), SENTENCE), layers_of(model, SENTENCE))
 
 
 # --- what is refused
@@ -207,16 +195,6 @@ def test_a_tensor_of_wrong_shape_or_without_sense(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         state = {**make_state_dict(make_weights(make_options())), PREFIX + "scalar_mix_0.gamma": gamma}
         assert f"tensor 'scalar_mix_0.gamma'{says}" in refusal(tmp_path / name, state)
-
-
-class Evil:
-    """An object whose pickle runs code when it is loaded."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (self.path,))
 
 
 @pytest.mark.parametrize("how", ["in the dictionary", "plain pickle", "old format"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bridge import WORDS, make_model
+from bridge import WORDS, layers_of, make_model
 from elmo import formats
 from elmo.formats import Model
 from elmo.text.vocabulary import Vocabulary
@@ -29,14 +29,6 @@ from oracle import Oracle, encode_sentence
 from refusing import assert_refused
 
 SENTENCES = [["A", "play", "on", "words", "."], [], ["naïve", "日本語", "x" * 70, ""]]
-
-
-def layers_of(model: Model, sentence: list[str]) -> np.ndarray:
-    """Return all layers (L + 1, T + 2, D) of one sentence, including its boundaries."""
-    ids = encode_sentence(sentence, model.config.char_cnn.max_characters_per_token)
-    with torch.inference_mode():
-        layers, _ = model.bilm(torch.from_numpy(ids), torch.arange(len(ids))[None], torch.tensor([len(ids)]))
-    return layers[:, 0].numpy()
 
 
 def assert_matches(model: Model, options: Options, weights: Weights) -> None:

@@ -20,7 +20,7 @@ from elmo.integrations import allennlp
 from make_bilm_hdf5 import Options, Weights
 from make_many_langs import LETTERS, SETTINGS_FILE, SPECIAL, WORDS, make, many_letters
 from oracle import Oracle
-from refusing import assert_refused
+from refusing import Evil, assert_refused
 
 SENTENCE = ["play", "naïve", "日本", "of", "\u3000", "filter", "zebra", "x" * 70, "p" * 48, "", "<bos>"]
 """Known and unknown words and letters, words of 48, 70 and 0 characters, and the sign of a boundary."""
@@ -337,14 +337,6 @@ def test_a_missing_tensor_that_tells_sizes_is_named(file: str, name: str, tmp_pa
     del state[name]
     torch.save(state, tmp_path / file)
     assert_refused(tmp_path, f"{tmp_path}: tensor '{name}' is missing")
-
-
-class Evil:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (Path.touch, (self.path,))
 
 
 @pytest.mark.parametrize("file", ["encoder.pkl", "token_embedder.pkl"])

@@ -463,7 +463,7 @@ def test_a_new_card_has_the_figures_that_the_model_keeps(tmp_path: Path) -> None
     assert "| perplexity | 39.7 |" in (tmp_path / "copy" / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_card_tells_its_figures_and_takes_sections(tmp_path: Path) -> None:
+def test_a_card_tells_its_figures_and_takes_sections() -> None:
     figures = {"training text": "68 tokens", "trained on": "a laptop, 2 threads"}
     card = model_card(make_model(), figures, {"license": "apache-2.0"}, sections={"Limits": "Old text."}, source="en")
     assert "| training text | 68 tokens |\n| trained on | a laptop, 2 threads |\n" in card

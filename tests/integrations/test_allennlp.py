@@ -7,7 +7,6 @@ import io
 import json
 import pickle
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,16 +47,6 @@ def files(tmp_path: Path) -> tuple[str, str]:
 def make_oracle() -> Oracle:
     options = make_options()
     return Oracle(make_weights(options), options)
-
-
-def carried(batches: list[list[list[str]]]) -> Iterator[list[Array]]:
-    """Yield the oracle's layers (3, T, D) without boundaries, for batches of any sizes."""
-    oracle = make_oracle()
-    states = [oracle.zero_state() for _ in range(max(map(len, batches)))]
-    for batch in batches:
-        layers, after = oracle.batch([encode_sentence(sentence) for sentence in batch], states)
-        states = after + states[len(batch) :]
-        yield [row[:, 1:-1] for row in layers]
 
 
 # --- Elmo
@@ -108,7 +97,7 @@ def test_the_state_goes_from_batch_to_batch(training: bool, files: tuple[str, st
     """The state is carried in training, too. Without dropout, the numbers are the same there."""
     layer = Elmo(*files, 1, dropout=0.0).train(training)
     assert layer.get_output_dim() == 12
-    for batch, wanted in zip(BATCHES, carried(BATCHES), strict=True):
+    for batch, wanted in zip(BATCHES, make_oracle().carried(BATCHES), strict=True):
         output = layer(inputs=batch_to_ids(batch).int())
         [found] = output["elmo_representations"]
         assert output["mask"].dtype == torch.bool
@@ -272,7 +261,7 @@ def test_embedder_carries_the_state_through_all_its_methods(files: tuple[str, st
         as_tensors,
         lambda batch: list(embedder.embed_sentences(iter(batch), batch_size=len(batch))),
     ]
-    for method, batch, wanted in zip(methods, BATCHES, carried(BATCHES), strict=True):
+    for method, batch, wanted in zip(methods, BATCHES, make_oracle().carried(BATCHES), strict=True):
         assert embedder.embed_sentence([]).shape == (3, 0, 12)
         found = method(batch)
         assert len(found) == len(batch)
@@ -290,7 +279,7 @@ def test_empty_sentences_and_batches(files: tuple[str, str]) -> None:
     layers, mask = embedder.batch_to_embeddings([[], []])
     assert (layers.shape, mask.shape) == ((2, 3, 0, 12), (2, 0))
     batches = [[["A"], []], [["A"], ["A"]]]
-    for batch, wanted in zip(batches, carried(batches), strict=True):
+    for batch, wanted in zip(batches, make_oracle().carried(batches), strict=True):
         for array, layers in zip(embedder.embed_batch(batch), wanted, strict=True):
             np.testing.assert_allclose(array, layers.reshape(3, -1, 12), atol=TOLERANCE, rtol=0)
 
@@ -375,7 +364,7 @@ def test_files_are_taken_by_their_addresses(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.gpu
 def test_on_a_gpu(files: tuple[str, str]) -> None:
     embedder = ElmoEmbedder(*files, cuda_device=0)
-    for batch, wanted in zip(BATCHES, carried(BATCHES), strict=True):
+    for batch, wanted in zip(BATCHES, make_oracle().carried(BATCHES), strict=True):
         layers, mask = embedder.batch_to_embeddings(batch)
         assert layers.is_cuda
         assert mask.is_cuda
@@ -411,7 +400,8 @@ def test_files_have_allennlps_layout(output_format: str, files: tuple[str, str],
     assert json.loads(index[0]) == {LINES[1]: "1", LINES[2]: "2", "": "3", LINES[4]: "4"}
     sentences = [line.split() for line in LINES]
     pick = {"all": lambda x: x, "top": lambda x: x[-1], "average": lambda x: x.mean(axis=0)}[output_format]
-    wanted = [layers for batch in carried([sentences[:2], sentences[2:4], sentences[4:]]) for layers in batch]
+    batches = [sentences[:2], sentences[2:4], sentences[4:]]
+    wanted = [layers for batch in make_oracle().carried(batches) for layers in batch]
     for number, layers in enumerate(wanted):
         found = content[str(number)]
         assert found.dtype == np.float32

@@ -34,7 +34,7 @@ from elmo.integrations.allennlp import (
 )
 from make_allennlp import make_state_dict
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights
-from oracle import Array, Oracle, encode, encode_sentence, scalar_mix
+from oracle import Oracle, encode, encode_sentence, scalar_mix
 
 BATCHES = [
     [["A", "new", "play", "opened", "."], ["Hi"], ["naïve", "日本語"]],
@@ -305,25 +305,13 @@ def assert_equal_states(found: dict[str, torch.Tensor], wanted: dict[str, torch.
 # --- _ElmoBiLm
 
 
-def carried(batches: list[list[list[str]]]) -> list[tuple[list[Array], list[Any]]]:
-    """Return the oracle's layers (3, T + 2, D) of each batch, and the state of all rows so far after it."""
-    oracle = make_oracle()
-    states = [oracle.zero_state() for _ in range(max(map(len, batches)))]
-    found = []
-    for batch in batches:
-        layers, after = oracle.batch([encode_sentence(sentence) for sentence in batch], states)
-        states = after + states[len(batch) :]
-        found.append((layers, states))
-    return found
-
-
 @pytest.mark.parametrize("training", [False, True])
 def test_all_layers_with_the_state_carried_on(training: bool, files: tuple[str, str]) -> None:
     """Layers include boundaries and are zero at padding. `_states`, with joined directions, equals the oracle's."""
     bilm = _ElmoBiLm(*files).train(training)
     assert (bilm.num_layers, bilm.get_output_dim(), bilm._elmo_lstm.num_layers) == (3, 12, 2)
     rows = 0
-    for batch, (wanted, states) in zip(BATCHES, carried(BATCHES), strict=True):
+    for batch, (wanted, states) in zip(BATCHES, make_oracle().carry(BATCHES), strict=True):
         output = bilm(batch_to_ids(batch).int())
         assert sorted(output) == ["activations", "mask"]
         assert [tuple(layer.shape) for layer in output["activations"]] == [(*output["mask"].shape, 12)] * 3
@@ -450,7 +438,7 @@ def test_a_bilm_shared_by_layers(files: tuple[str, str]) -> None:
     """The state belongs to the module, so that each of two layers continues from the state of the other."""
     bilm = _ElmoBiLm(*files)
     first, second = (Elmo(None, None, 1, dropout=0.0, module=bilm) for _ in range(2))
-    for layer, batch, (wanted, _) in zip([first, second, first], BATCHES, carried(BATCHES), strict=False):
+    for layer, batch, (wanted, _) in zip([first, second, first], BATCHES, make_oracle().carry(BATCHES), strict=False):
         [found] = layer(batch_to_ids(batch))["elmo_representations"]
         for row, layers in enumerate(wanted):
             inner = layers.mean(axis=0)[1:-1]
@@ -509,7 +497,7 @@ def test_the_bilm_of_another_layer_is_shared(files: tuple[str, str]) -> None:
     for module in (elmo.Elmo(*files, 1), Elmo(*files, 1), formats.load(Path(files[0]).parent).bilm):
         layer = Elmo(None, None, 1, dropout=0.0, module=module)
         assert layer.bilm is getattr(module, "bilm", module)
-        [(wanted, _)] = carried(BATCHES[:1])
+        [(wanted, _)] = make_oracle().carry(BATCHES[:1])
         [found] = layer(batch_to_ids(BATCHES[0]))["elmo_representations"]
         np.testing.assert_allclose(found[0].detach(), wanted[0].mean(axis=0)[1:-1], atol=TOLERANCE, rtol=0)
 

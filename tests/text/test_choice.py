@@ -280,7 +280,7 @@ def beginning_of(paths: list[str], encoding: str = "utf-8") -> str | None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
-def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Path, monkeypatch) -> None:
+def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes("é\n".encode("latin-1"))
     assert beginning_of([str(tmp_path / "text")], "latin-1") == "é"
     os.mkfifo(tmp_path / "pipe")
