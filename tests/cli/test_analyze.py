@@ -137,7 +137,7 @@ def test_results_go_to_a_folder(folder: Path, run_main: RunMain) -> None:
     assert "taken' is a file" in error
 
 
-def test_stopped_it_can_be_continued(folder: Path, run_main: RunMain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_analysis_can_be_continued(folder: Path, run_main: RunMain, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     step = Trainer.step
 

@@ -203,7 +203,7 @@ def test_a_terminal_shows_progress_with_the_remaining_time(folder: Path) -> None
         while block := os.read(parent, 1 << 16):
             shown += block
     os.close(parent)
-    assert b"100%|" in shown, "of the text's bytes"
+    assert b"100%|" in shown, "the bar counts the bytes of the text"
     assert re.search(r"\d\d:\d\d<\d\d:\d\d, 4 sentences, [\d,]+ tokens/s", shown.decode())
     assert done.stdout.startswith(b"out.h5: 4 sentences")
 

@@ -1,4 +1,4 @@
-"""Commands use the GPU without being told to, and like the module for users' models give what a processor gives."""
+"""Commands use the GPU without being told to. They and the module for users' models give what a processor gives."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from elmo.nn.processor import prepare_device
 pytestmark = pytest.mark.gpu
 
 TOLERANCE = 1e-5
-"""Of float32 on both. TF32, which torch uses for products only if it is told to, would differ by a hundred times as
-much."""
+"""The tolerance for float32 on both devices. TF32, which torch uses for products only if it is told to, would differ a
+hundred times as much."""
 TEXT = "A new play .\n\nFußball spielen\nA new play .\n"
 NAMES = "A O\nnew O\nplay O\n. O\n\nBo B-PER\nsings O\n\nin O\nGhent B-LOC\n. O\n"
 CPU = ["--device", "cpu"]
@@ -67,7 +67,7 @@ def test_embed_on_several_devices(devices: str) -> None:
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 4e-3), ("float16", 5e-4)])
 def test_embed_in_half_precision(precision: str, tolerance: float) -> None:
-    """Numbers are 0.17 at most, and ten times what rounding changes is allowed. It does change something."""
+    """Numbers are 0.17 at most. The tolerance is ten times what rounding changes, which is not nothing."""
     run("embed", "model", "text.txt", "gpu.h5", "--precision", precision)
     run("embed", "model", "text.txt", "cpu.h5", *CPU)
     found, wanted = vectors("gpu.h5"), vectors("cpu.h5")
@@ -86,8 +86,8 @@ def test_warm_and_perplexity() -> None:
     assert_close(vectors("gpu.h5"), vectors("cpu.h5"))
 
 
-def test_pretrain_finetune_and_go_on_elsewhere() -> None:
-    """What was trained on the GPU is fine-tuned there, and a processor goes on with both."""
+def test_pretraining_on_the_gpu_is_continued_on_a_processor() -> None:
+    """A model that was trained on the GPU is also fine-tuned there. Both devices measure the same perplexities."""
     Path("corpus.txt").write_text("".join(f"{' '.join(WORDS)} .\n" for _ in range(200)), encoding="utf-8")
     run("prepare", "corpus", "corpus.txt", "--min-count", "1")
     sizes = ["--set", "lstm.dim=16", "--set", "lstm.projection_dim=8", "--set", "training.batch_size=4"]
@@ -104,7 +104,7 @@ TUNED = ["--elmo", "model", "--finetune", "tuned"]
 
 
 @pytest.mark.parametrize("options", [["--elmo", "none"], ["--elmo", "model"], TUNED])
-def test_a_task_that_is_trained_there_predicts_alike_on_both(options: list[str]) -> None:
+def test_a_task_model_that_was_trained_on_the_gpu_predicts_the_same_on_both(options: list[str]) -> None:
     files = ["--train", "names.conll", "--dev", "names.conll", "--test", "names.conll"]
     sizes = ["--set", "words.min_count=1", "--set", "lstm=[8]", "--set", "training.max_epochs=5"]
     run("task", "train", "ner", *files, *options, *sizes, "--seeds", "2", "--out", "seeds")
@@ -133,7 +133,7 @@ def test_the_module_for_models_of_users(requires_grad: bool) -> None:
 
 
 def test_the_english_model() -> None:
-    """At its real size, float32 agrees as it does between two processors."""
+    """Vectors of a model of real size also differ only by the rounding of float32."""
     sentences = [
         ["The", "bank", "of", "the", "river", "was", "steep", "."],
         ["She", "works", "at", "a", "bank"],

@@ -195,7 +195,7 @@ def test_convert_writes_where_a_link_leads(tmp_path: Path) -> None:
 
 
 def test_no_control_characters_reach_the_terminal(tmp_path: Path, run_main: RunMain) -> None:
-    """Neither in a message, which stays one line, nor in a result."""
+    """They are escaped in messages, which stay on one line, and in results."""
     evil = "word2vec\x1b]0;owned\x07\nall is well"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "meta.json").write_text(json.dumps({"algorithm": evil}), encoding="utf-8")

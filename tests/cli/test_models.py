@@ -84,7 +84,7 @@ def test_what_makes_no_sense_is_refused(
     assert err.count("\n") == 1
 
 
-def test_commands_take_names_of_models(cache: Path, run_main: RunMain) -> None:
+def test_an_address_that_cannot_be_reached_gives_one_sentence(cache: Path, run_main: RunMain) -> None:
     code, _, err = run_main(["info", "http://127.0.0.1:9/model.zip"])
     assert code == 2
     assert err.startswith("elmo: http://127.0.0.1:9/model.zip: can't be reached (")

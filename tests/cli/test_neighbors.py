@@ -253,7 +253,7 @@ def test_the_query_is_tokenized_like_the_text_of_the_index(elmo: Run, tmp_path: 
     assert (code, err.startswith("elmo: the word 'play' is not among the tokens of the query")) == (2, True)
 
 
-def test_files_lines_and_metadata_are_shown_and_chosen_by(elmo: Run, tmp_path: Path) -> None:
+def test_uses_are_shown_with_their_files_and_metadata_and_filtered_by_them(elmo: Run, tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     (tmp_path / "more.txt").write_text("\nA play !\n")
     (tmp_path / "dates.tsv").write_text("file\tyear\ttitle\ntext\t1843\tA Play\n")

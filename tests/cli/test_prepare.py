@@ -134,7 +134,7 @@ def test_the_same_command_again_has_nothing_to_do(text, tmp_path):
     assert "already complete" in again.stderr
 
 
-def test_missing_rules_of_a_language_are_said(text, tmp_path, monkeypatch):
+def test_missing_rules_of_a_language_get_a_note(text, tmp_path, monkeypatch):
     """The language is that of the option, or of the tokenizer."""
     monkeypatch.setattr("elmo.text.choice.is_split_by_language", lambda language: False)
     monkeypatch.setattr("elmo.text.prepare.get_tokenizer", lambda name: str.split)

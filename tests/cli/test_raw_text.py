@@ -121,7 +121,7 @@ def test_ids_before_conllu_are_refused(run: Run) -> None:
     assert "ids stand at the beginning of lines, which --text conllu joins" in err
 
 
-def test_options_hold_and_are_commented_on(run: Run) -> None:
+def test_options_take_precedence_and_another_tokenizer_gets_a_note(run: Run) -> None:
     code, out, err = run("embed", "model", "raw.txt", "a.h5", "--tokenizer", "whitespace", "--json")
     assert code == 0
     assert err == "elmo: raw.txt: the model's training text was cut by tokenizer ptb, not by whitespace\n"
@@ -239,7 +239,7 @@ def test_conllu_is_known_by_its_name(run: Run) -> None:
     assert (code, err) == (2, "elmo: tokenizer ptb: the words of CoNLL-U are given; leave it out\n")
     assert run("prepare", "corpus", "a.conllu", "--min-count", "1")[1].startswith("corpus: 5 tokens")
     code, out, _ = run("prepare", "lines", "a.conllu", "--text", "sentences", "--tokenizer", "whitespace")
-    assert (code, out.startswith("lines: 64 tokens")) == (0, True), "an option holds"
+    assert (code, out.startswith("lines: 64 tokens")) == (0, True), "an option takes precedence over the name"
 
 
 def test_conllu_and_other_files_are_not_read_together(run: Run) -> None:
@@ -384,7 +384,7 @@ def test_trained_models_know_their_text(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("language", "number"), [("de", 2), ("en", 3)])
 def test_text_is_split_by_the_rules_of_its_language(run: Run, language: str, number: int) -> None:
-    """That of the option holds, and otherwise that of the model's training text."""
+    """The language is that of the option or, without one, that of the model's training text."""
     pytest.importorskip("sentencex", reason="needs the extra 'sentences'")
     german = "Am 3. Mai kam sie an. Er ging.\n"
     Path("german.txt").write_text(german)

@@ -166,7 +166,7 @@ def test_paragraphs_are_split_into_sentences(trained: str) -> None:
 def test_paragraphs_are_split_by_the_rules_of_their_language(
     trained: str, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
 ) -> None:
-    """Of a language without rules, it is said that those of English were taken."""
+    """If there are no rules for the language, ours are used, and a note says so."""
     monkeypatch.setattr("elmo.text.choice.is_split_by_language", lambda _: False)
     Path("text.txt").write_text("Ann met Bo . Espoo w4 .\n")
     command = ["task", "predict", "run", "text.txt", "--text", "paragraphs"]
@@ -391,7 +391,7 @@ def test_without_elmo_there_is_no_bilm_to_leave_out(folder: Path, run_main: RunM
     ],
 )
 def test_fine_tuning_for_nothing_is_refused(folder: Path, changes: list[str], says: str, run_main: RunMain) -> None:
-    """Fine-tuning may take hours."""
+    """Errors come before the fine-tuning, which may take hours."""
     Path("run").mkdir()
     Path("run/notes.txt").touch()
     Path("more.conll").write_text(Path("text.conll").read_text() + "\nw9\tO\n")
@@ -536,7 +536,7 @@ def test_bad_input_is_one_sentence(folder: Path, arguments: list[str], says: str
 
 
 def test_a_name_stands_for_a_layout() -> None:
-    """CoNLL-U that was read as plain text would have its comments and columns for words."""
+    """If CoNLL-U were read as plain text, its comments and columns would count as words."""
     assert layout_of(get_task("tag"), "x.conllu") == "conllu"
     assert layout_of(get_task("tag"), "x.txt") == layout_of(get_task("sst"), "x.txt") == PLAIN
     with pytest.raises(ElmoError, match=r"x\.conllu\.gz: is CoNLL-U by its name, which sst does not read"):
@@ -549,7 +549,7 @@ def test_help_names_every_task() -> None:
 
 
 def test_help_and_docs_say_what_each_task_reads_and_writes() -> None:
-    """They are lists that a new task has to be added to."""
+    """A new task has to be added to all of these lists."""
     table = run("task", "predict", "--help").partition("a line holds\n")[2].partition("\n\n")[0]
     names = [name for row in table.splitlines() for name in row.strip().partition("  ")[0].split(", ")]
     assert sorted(names) == sorted(TASKS)

@@ -373,7 +373,7 @@ def test_a_signal_leaves_no_half_finished_corpus(name: str, tmp_path: Path) -> N
 def test_a_signal_that_comes_where_exceptions_are_ignored_ends_the_command(
     run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python has such places, as callbacks of weak references, in its own modules, too."""
+    """Callbacks of weak references are such a place, and Python's own modules have them, too."""
 
     def ignore_signal(**_: object) -> None:
         thing = type("Thing", (), {})()

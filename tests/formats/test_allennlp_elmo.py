@@ -228,7 +228,7 @@ def test_addresses_and_absent_files_are_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_home_directories_and_other_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AllenNLP expanded `~`, too. Of an address that would be taken for a path, one sentence says what to pass."""
+    """AllenNLP expanded `~`, too. If an address would be taken for a path, one sentence says what to pass instead."""
     monkeypatch.setenv("HOME", str(tmp_path))
     make(tmp_path / "model")
     assert elmo.load("~/model").width == elmo.Elmo(f"~/model/{OPTIONS_FILE}", f"~/model/{WEIGHTS_FILE}", 1).output_dim

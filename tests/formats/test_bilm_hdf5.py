@@ -60,7 +60,7 @@ def test_one_direction_is_seen_from_the_file_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n_characters", [261, 262])
-def test_the_number_of_characters_is_the_files(n_characters: int, tmp_path: Path) -> None:
+def test_the_tensor_decides_the_number_of_characters(n_characters: int, tmp_path: Path) -> None:
     """For the same 261 rows, options say 261 in training and 262 for inference, so that the tensor decides."""
     options = make_options()
     options["char_cnn"]["n_characters"] = n_characters
@@ -184,7 +184,7 @@ def test_the_published_names_of_the_pubmed_model(tmp_path: Path) -> None:
 
 
 def test_the_only_options_belong_to_the_only_weights(tmp_path: Path) -> None:
-    """Of several weights, the options may be those of another model: its clips may differ, and nothing shows it."""
+    """If there are several weights, the options may be another model's, whose clips differ without a sign of it."""
     make(tmp_path)
     (tmp_path / OPTIONS_FILE).rename(tmp_path / "big_options.json")
     (tmp_path / WEIGHTS_FILE).rename(tmp_path / "model.hdf5")

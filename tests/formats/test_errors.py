@@ -55,7 +55,7 @@ def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
     "name", ["x" * 300, "x" * 300 + ".hdf5", "They saw a new play . " * 20, "a\0b"], ids=lambda name: ascii(name[:9])
 )
 def test_a_name_that_no_file_can_have(name: str, tmp_path: Path) -> None:
-    """Such as a text where its file is expected."""
+    """A text in place of its file is such a name."""
     assert_refused(tmp_path / name, "no such file or folder")
     with pytest.raises(ElmoError, match=r": no such file or folder$"):
         formats.load(name)
@@ -350,7 +350,7 @@ def test_a_config_with_an_unknown_key(native: Path) -> None:
     ids=str,
 )
 def test_a_text_that_makes_no_sense(values: dict[str, Any], parts: list[str], native: Path) -> None:
-    """A negative rate used to end every command that reads text in a square root."""
+    """With a negative rate, every command that reads text would fail to compute a square root."""
     config = json.loads((native / "config.json").read_text(encoding="utf-8"))
     (native / "config.json").write_text(json.dumps({**config, "text": values}), encoding="utf-8")
     assert_refused(native, "config.json", *parts)

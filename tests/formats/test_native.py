@@ -127,8 +127,8 @@ def test_a_warm_state_is_kept_bit_by_bit(variant: str, tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "later").iterdir() if path.name.startswith(".")] == []
 
 
-def test_the_warm_state_of_an_older_model_goes_with_it(tmp_path: Path) -> None:
-    """Saving a model removes a warm state in its folder, which belongs to weights that are no longer there."""
+def test_saving_a_model_removes_the_warm_state_of_an_older_one(tmp_path: Path) -> None:
+    """The warm state in the folder belongs to weights that are no longer there."""
     model = make_model()
     save_warm_state(make_warm_state(model), tmp_path, model.bilm)
     formats.save_native(model, tmp_path)
@@ -151,7 +151,7 @@ def test_how_text_was_cut_survives_the_published_format(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "says"), [("a", None), ({"text": "lines"}, "text: text: 'lines' is not one of")])
-def test_options_of_others_may_have_a_key_of_that_name(tmp_path: Path, value: object, says: str | None) -> None:
+def test_options_of_others_may_have_the_key_text(tmp_path: Path, value: object, says: str | None) -> None:
     formats.save_bilm(make_model(), tmp_path)
     options = json.loads((tmp_path / "options.json").read_text())
     (tmp_path / "options.json").write_text(json.dumps(options | {"text": value}))
@@ -406,7 +406,7 @@ def test_weights_in_memory_of_another_type_are_stored_as_float32(dtype: torch.dt
         assert {tensor.dtype for tensor in load_file(tmp_path / name).values()} == {torch.float32}
 
 
-def test_half_the_digits_are_the_same_model(tmp_path: Path) -> None:
+def test_rounded_weights_that_are_saved_again_are_the_same_model(tmp_path: Path) -> None:
     """The checksum that ties the files together is that of the weights as they are once loaded."""
     model = make_model(softmax=True)
     formats.save_native(model, tmp_path / "half", storage="bf16")

@@ -107,7 +107,7 @@ def test_a_card_that_cannot_be_written_leaves_no_model(tmp_path: Path) -> None:
 
 
 def test_what_belongs_to_the_same_weights_stays(tmp_path: Path) -> None:
-    """A layer is without the softmax that its folder has. If a task has changed the weights, the softmax goes."""
+    """A layer has no softmax, but that of its folder stays there until a task has changed the weights."""
     layer = make_layer(tmp_path / "from")
     save_warm_state(mean_state(layer.as_model(), [["a"]]), tmp_path / "from", layer.bilm)
     for name in ("softmax.safetensors", "vocabulary.txt", "warm.safetensors"):
@@ -149,7 +149,7 @@ def test_a_layer_of_two_files_is_saved_with_a_card(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("saves", [False, True])
 def test_push_to_hub_uploads_a_whole_model(saves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Saving does so when it is asked to. The repository then has the name of the folder unless it is given another."""
+    """`save_pretrained` does so if it is asked to, and gives the repository the name of the folder."""
 
     class Repository:
         def __init__(self, repo_id: str) -> None:

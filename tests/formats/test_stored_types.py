@@ -45,7 +45,7 @@ def stored(folder: Path) -> StoredTypes:
 
 
 @pytest.mark.parametrize(("storage", "tolerance"), [("float32", 0), ("float16", 1e-3)])
-def test_they_are_found_by_their_words(storage: str, tolerance: float, tmp_path: Path) -> None:
+def test_stored_vectors_are_found_by_their_words(storage: str, tolerance: float, tmp_path: Path) -> None:
     """Every stored word is found, in any order, and no other, not even the beginning of one."""
     model = store(tmp_path, storage)
     with torch.inference_mode():
@@ -92,7 +92,7 @@ def test_no_word_at_all(tmp_path: Path) -> None:
     assert stored(tmp_path).read(["play"])[1] == [0]
 
 
-def test_those_of_other_weights_are_left_out(tmp_path: Path) -> None:
+def test_vectors_of_other_weights_are_left_out(tmp_path: Path) -> None:
     """Vectors of other weights stay in a folder if weights that were trained elsewhere are copied into it."""
     store(tmp_path / "model")
     torch.manual_seed(5)
@@ -103,7 +103,7 @@ def test_those_of_other_weights_are_left_out(tmp_path: Path) -> None:
     assert formats.load(tmp_path / "model").types is None
 
 
-def test_those_of_a_model_that_is_trained_on_are_no_longer_used(tmp_path: Path) -> None:
+def test_vectors_of_a_model_that_is_trained_further_are_no_longer_used(tmp_path: Path) -> None:
     """If its weights have changed, a model no longer uses its stored vectors and is saved without them."""
     store(tmp_path / "model")
     model = formats.load(tmp_path / "model")
@@ -125,7 +125,7 @@ def test_the_weights_are_read_once_to_see_what_belongs_to_them(tmp_path: Path, m
     assert len(calls) == 1
 
 
-def test_they_go_with_the_model_but_not_with_rounded_weights(tmp_path: Path) -> None:
+def test_vectors_are_saved_with_the_model_but_not_with_rounded_weights(tmp_path: Path) -> None:
     store(tmp_path / "model")
     model = formats.load(tmp_path / "model")
     formats.save_native(model, tmp_path / "copy")
@@ -136,7 +136,7 @@ def test_they_go_with_the_model_but_not_with_rounded_weights(tmp_path: Path) -> 
         formats.save_bilm(model, tmp_path / "published")
 
 
-def test_a_file_that_holds_them_already_is_not_replaced(tmp_path: Path) -> None:
+def test_a_file_that_holds_the_same_vectors_is_not_replaced(tmp_path: Path) -> None:
     """Where a mapped file can't be replaced, a model could not be saved to its own folder."""
     store(tmp_path / "model")
     path = tmp_path / "model" / "types.safetensors"
@@ -150,7 +150,7 @@ def test_a_file_that_holds_them_already_is_not_replaced(tmp_path: Path) -> None:
     assert path.read_bytes() == data
 
 
-def test_another_model_in_the_folder_removes_them(tmp_path: Path) -> None:
+def test_saving_a_model_without_stored_vectors_removes_those_in_its_folder(tmp_path: Path) -> None:
     formats.save_native(store(tmp_path), tmp_path)
     assert not (tmp_path / "types.safetensors").exists()
 

@@ -411,7 +411,7 @@ def test_requires_grad(files: tuple[str, str]) -> None:
 
 
 def test_words_by_number_have_the_vectors_of_their_characters(files: tuple[str, str]) -> None:
-    """Words by number have the vectors of their characters; a number that belongs to no word falls back to these."""
+    """If one of the numbers belongs to no word, the whole batch is read by its characters."""
     plain, bilm = _ElmoBiLm(*files), _ElmoBiLm(*files, vocab_to_cache=WORDS)
     batch = BATCHES[0]
     ids, numbers = batch_to_ids(batch), numbers_of(batch)

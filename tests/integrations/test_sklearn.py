@@ -198,7 +198,7 @@ def test_vectors_combine_with_other_columns_and_features(folder: Path) -> None:
 
 
 def test_a_document_has_the_same_vector_alone_and_among_others(folder: Path) -> None:
-    """As in scikit-learn's checks of invariance, but with text. 2e-6 is the rounding of products of other shapes."""
+    """Scikit-learn checks this, too, but not with text. 2e-6 is the rounding of products of other shapes."""
     vectorizer = ElmoVectorizer(folder, layers="top").fit(TEXTS, [1, 0, 1, 0, 1])
     whole = vectorizer.transform(TEXTS)
     np.testing.assert_array_equal(vectorizer.fit(TEXTS[:1]).transform(TEXTS), whole)
@@ -291,7 +291,7 @@ def test_a_folder_that_was_written_again_is_read_again(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_written_over_is_read_again(tmp_path: Path) -> None:
-    """As by `cp`, which leaves the time of the folder as it was."""
+    """A file is written over by `cp`, for example, which leaves the time of the folder as it was."""
     folder, other = make(tmp_path / "model")[0], make(tmp_path / "other", seed=1)[0]
     before = ElmoVectorizer(folder).transform(TEXTS)
     shutil.copyfile(other / "lm_weights.hdf5", folder / "lm_weights.hdf5")
@@ -304,7 +304,7 @@ def test_a_file_that_was_written_over_is_read_again(tmp_path: Path) -> None:
 def test_a_model_is_read_again_if_any_of_its_files_changes(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads: list[str]
 ) -> None:
-    """Also if it is named by one of its files or by what they have in common, and from the home folder."""
+    """It may be named by its folder (`~`), by one of its files, or by what the names of its files have in common."""
     make_tensorflow.make(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))

@@ -298,7 +298,7 @@ for _ in range(2):
 def test_several_processes(run: Path, chunker: Path) -> None:
     """In the first round each process loads the model, and in the second the process that starts them has it.
 
-    The process that is forked has not run other tests: those of Ray leave threads, and forks of theirs may crash.
+    They are forked from a new process: in this one, tests of Ray may have left threads, with which a fork may crash.
     """
     for source in (run, chunker):
         command = [sys.executable, "-W", "error::UserWarning", "-c", SEVERAL, str(source), json.dumps(SENTENCES)]

@@ -123,7 +123,7 @@ def test_proteins_and_other_text_without_spaces_are_raw() -> None:
     ],
     ids=str,
 )
-def test_what_is_given_holds_and_what_differs_is_said(given, reading, notes) -> None:
+def test_options_take_precedence_and_differences_are_noted(given, reading, notes) -> None:
     choice = choose_cut(OWN, RAW, **given)
     assert (choice.reading.tokenizer, choice.reading.text) == reading
     assert len(choice.notes) == len(notes)
@@ -139,7 +139,7 @@ def test_whitespace_for_tokenized_text_is_no_difference() -> None:
 
 
 def test_text_that_looks_laid_out_in_another_way_is_noted(tmp_path: Path) -> None:
-    """Of wrapped text, each line would be read as if its sentence ended there."""
+    """Each line of wrapped text would be read as if its sentence ended there."""
     line = "the old house at the end of the long road was empty and\n"
     (tmp_path / "text").write_text(line * 30)
     own = TextConfig("words", "paragraphs")
@@ -203,7 +203,7 @@ def test_words_of_conllu_are_given() -> None:
         choose_cut(OWN, RAW, text="conllu", tokenizer="ptb")
 
 
-def test_the_rules_of_a_language_that_are_missing_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_rules_of_a_language_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elmo.text.choice.is_split_by_language", lambda language: False)
     german = TextConfig("spacy:de", "paragraphs", language="de")
     (note,) = choose_cut(german, "Ja, so. Er ging.").notes
@@ -393,7 +393,7 @@ def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
 
 
 def test_raw_text_is_never_read_as_conllu() -> None:
-    """Not even if the model's training text was CoNLL-U, and a tokenizer was named with it, as earlier versions let."""
+    """The training text may have been CoNLL-U, with which earlier versions also let people name a tokenizer."""
     assert choose_cut(TextConfig("ptb", "conllu"), RAW).reading == Reading("ptb", "sentences", "utf-8")
 
 
@@ -427,5 +427,5 @@ def test_sentences_of_conllu_need_no_rules(monkeypatch: pytest.MonkeyPatch) -> N
     assert choose_cut(TextConfig("spacy:de", "paragraphs", language="de"), RAW, text="conllu").notes == ()
 
 
-def test_of_as_many_marks_of_each_kind_text_is_tokenized() -> None:
+def test_text_with_as_many_marks_of_each_kind_counts_as_tokenized() -> None:
     assert looks_tokenized("Yes , he said.\n")

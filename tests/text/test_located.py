@@ -118,7 +118,7 @@ def test_text_in_memory_is_cut_like_the_training_text() -> None:
     assert cut_text(" \n", TextConfig("ptb")) == []
 
 
-def test_lines_of_a_block_of_conllu_are_counted_from_its_own() -> None:
+def test_lines_of_conllu_are_counted_from_the_start_of_their_block() -> None:
     assert tokenize_block(TextBlock(CONLLU, "x", 5), Reading(text="conllu"))[1] == [0, 7]
 
 

@@ -463,7 +463,7 @@ def test_a_corpus_that_another_process_made_meanwhile_is_opened(text, tmp_path, 
 
 
 def test_the_tokenizer_says_the_language(tmp_path):
-    """By its rules paragraphs are split. They make no difference where a line is a sentence."""
+    """Paragraphs are split by the rules of that language. Where a line is a sentence, it makes no difference."""
     pytest.importorskip("sentencex", reason="needs the extra 'sentences'")
     pytest.importorskip("spacy", reason="needs the extra 'spacy'")
     (tmp_path / "text").write_text("Am 3. Mai kam sie an. Er ging.\n")

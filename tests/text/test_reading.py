@@ -280,7 +280,7 @@ def test_standard_input_is_named_in_errors(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_named_pipe_is_read_once(tmp_path):
-    """As in `elmo prepare corpus/ <(zcat text.gz)`."""
+    """A shell makes such a pipe for `elmo prepare corpus <(zcat text.gz)`."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(TEXT.encode(),))
@@ -315,7 +315,7 @@ def test_expand(tmp_path):
 
 @pytest.mark.parametrize("name", ["x" * 300, "They saw a new play . " * 20, "a\0b"], ids=lambda name: ascii(name[:9]))
 def test_names_that_no_file_can_have(name):
-    """Such as a text where its file is expected."""
+    """A text in place of its file is such a name."""
     with pytest.raises(ElmoError, match=f"^{re.escape(name)}: no such file$"):
         expand(name)
     with pytest.raises(ElmoError, match=f"{re.escape(name)}: no file matches$"):

@@ -96,7 +96,7 @@ def test_strange_text_is_noticed(text: str, layout: str, said: str) -> None:
         ("\n \n", "paragraphs"),
     ],
 )
-def test_ordinary_text_is_not(text: str, layout: str) -> None:
+def test_ordinary_text_gets_no_note(text: str, layout: str) -> None:
     assert note_on_layout(text, layout) is None
 
 

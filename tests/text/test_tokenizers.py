@@ -493,8 +493,8 @@ def test_a_wide_space_between_periods_is_no_panic():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("sentencex") is None, reason="needs the extra sentences")
-def test_many_quotes_take_no_long_time():
-    """Sentencex looks for the end of each of them in all that it is given."""
+def test_many_quotes_do_not_take_long():
+    """Sentencex looks for the end of each quote in all the text that it is given."""
     begin = time.process_time()
     assert split_sentences("``" * 20_000 + "🇦", "de") == ["``" * 20_000 + "🇦"]
     assert time.process_time() - begin < 20
@@ -502,7 +502,7 @@ def test_many_quotes_take_no_long_time():
 
 @pytest.mark.skipif(importlib.util.find_spec("sentencex") is None, reason="needs the extra sentences")
 def test_sentences_of_a_long_paragraph_are_those_of_short_ones():
-    """Sentencex is given a part of it at a time, whose end may cut off what decides."""
+    """Sentencex is given a part of it at a time. Whether a sentence ends may depend on what follows that part."""
     for number in range(0, 80, 7):
         paragraph = " ".join(["x" * number + ".", *(GERMAN * 60)])
         assert split_sentences(paragraph, "de")[1:] == GERMAN * 60
@@ -539,7 +539,7 @@ def test_names_of_tokenizers_say_a_language():
 
 
 def test_a_country_after_an_underscore_is_no_part_of_a_language():
-    """As in the names of locales."""
+    """Locales are named in this way."""
     assert short_code("de_AT") == short_code("DE-at") == "de"
 
 

@@ -81,7 +81,7 @@ def endless_data_set(file: h5py.File, name: str, source: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
 def test_a_data_set_from_a_pipe_is_refused_at_once(folder: Path, tmp_path: Path) -> None:
-    """Opening the pipe would never return: so this runs in a process that can be ended."""
+    """Opening the pipe would never return, so this runs in a process that can be ended."""
     os.mkfifo(tmp_path / "pipe")
     with h5py.File(folder / WEIGHTS_FILE, "a") as file:
         del file["char_embed"]
@@ -147,7 +147,7 @@ def test_chunks_that_were_never_written_are_zeros(tmp_path: Path) -> None:
 
 
 def test_chunks_with_a_rare_filter(tmp_path: Path) -> None:
-    """Only of the usual ones it is known how much they unpack to."""
+    """Only for the usual filters is it known how much their data unpack to."""
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
         file.create_dataset("x", data=np.arange(6), chunks=(6,), scaleoffset=4)
     with (
