@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -58,7 +59,8 @@ def test_words_that_are_cut_get_a_note(tmp_path):
     assert run(tmp_path / "longer", tmp_path / "text.txt", "--max-characters", 80).stderr == ""
 
 
-def test_options_reach_the_corpus(text, tmp_path):
+def test_options_reach_the_corpus(text, tmp_path, monkeypatch):
+    monkeypatch.setattr("elmo.text.parallel.available_cores", Mock(side_effect=AssertionError("--workers says it")))
     options = ["--tokenizer", "ptb", "--text", "paragraphs", "--lowercase", "--min-count", 4, "--workers", 1]
     options += ["--encoding", "latin-1", "--max-vocabulary", 5, "--language", "en", "--license", "cc0-1.0"]
     options += ["--max-characters", 20]
@@ -73,6 +75,8 @@ def test_options_reach_the_corpus(text, tmp_path):
     }
     corpus = Corpus.open(tmp_path / "corpus")
     assert corpus.vocabulary().words[3:] == ("play", "the")
+    assert (corpus.settings.min_count, corpus.settings.max_vocabulary) == (4, 5)
+    assert (corpus.settings.encoding, corpus.settings.lowercase) == ("latin-1", True)
     assert corpus.max_characters == 20
     assert corpus.source == {"inputs": ["text.txt"], "language": "en", "license": "cc0-1.0"}
 
