@@ -111,7 +111,7 @@ def test_a_tagger_learns_is_saved_and_loaded(model_folder: Path, tmp_path: Path)
 
 
 def test_bad_arguments_are_one_sentence(model_folder: Path) -> None:
-    with pytest.raises(ElmoError, match="9"):
+    with pytest.raises(ElmoError, match=r"^`layers`: there is no layer 9; this model has layers 0 to 2$"):
         ElmoEmbeddings(model_folder, 9)
 
 
