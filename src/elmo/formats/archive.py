@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Literal, NamedTuple, cast
+from typing import IO, Literal, NamedTuple, Self, cast
 
 from elmo.errors import ElmoError, renaming
 from elmo.formats.files import require_file
@@ -54,6 +54,12 @@ _TAR_MARK, _TAR_MARK_AT = b"ustar", 257
 
 _HEADER = 512
 """The size in bytes of a header in a tar."""
+
+_DAMAGED_HEADERS = (
+    tarfile.InvalidHeaderError,  # pyright: ignore[reportAttributeAccessIssue]
+    tarfile.TruncatedHeaderError,  # pyright: ignore[reportAttributeAccessIssue]
+)
+"""The errors of `tarfile` in reading a header with a wrong checksum, and one that is cut off."""
 
 _DAMAGE = (OSError, EOFError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 """What damaged archives raise. RuntimeError includes NotImplementedError, for compression that Python does not know."""
@@ -284,9 +290,17 @@ def _members(path: Path, unfolded: _Bounded) -> Iterator[_Entry]:
 class _ShortHeader(tarfile.TarInfo):
     """An entry's header with a bounded size, because `tarfile` reads long names and other facts in one go.
 
-    What it overrides is private, because the public `frombuf` is not called by every Python: versions of 2026 parse
-    with another method. Tests of hostile archives would show a version that calls neither of these.
+    Most of what it overrides is private, because the public `frombuf` is not called by every Python: versions of 2026
+    parse with another method. Tests of hostile archives would show a version that calls none of these.
     """
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:
+        """Read the next header, and refuse a damaged one, which `tarfile` would take for the end of the archive."""
+        try:
+            return super().fromtarfile(tarfile)
+        except _DAMAGED_HEADERS as error:
+            raise ValueError(str(error)) from None
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:  # pyright: ignore[reportUnusedFunction]
         """Read what belongs to this header, which is parsed by now."""
