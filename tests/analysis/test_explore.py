@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -444,21 +444,30 @@ def test_long_sentences_are_cut_around_their_word() -> None:
 # --- malicious clients
 
 
-@pytest.fixture(scope="module")
-def hasty(folder: Path, model: Embedder) -> Iterator[tuple[str, int]]:
-    """Yield the address of a server in this process that waits only a fifth of a second for requests."""
-    from elmo.analysis.explore_page import Page
+@contextmanager
+def serving_here(app: Any, request_seconds: float) -> Iterator[tuple[str, int]]:
+    """Serve an application from a thread of this process, and yield the address of the server."""
     from elmo.analysis.explore_server import make_server
 
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = make_server(Page(model, "model", str.split, None).app("127.0.0.1"), request_seconds=0.2)
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-    thread.start()
-    yield listening.getsockname()
-    server.should_exit = True
-    thread.join(60)
-    assert not thread.is_alive()
-    listening.close()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = make_server(app, request_seconds=request_seconds)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            yield listening.getsockname()
+        finally:
+            server.should_exit = True
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def hasty(model: Embedder) -> Iterator[tuple[str, int]]:
+    """Yield the address of a server that waits only a fifth of a second for requests."""
+    from elmo.analysis.explore_page import Page
+
+    with serving_here(Page(model, "model", str.split, None).app("127.0.0.1"), request_seconds=0.2) as address:
+        yield address
 
 
 def rest(client: socket.socket) -> bytes:
@@ -487,9 +496,8 @@ def test_a_client_that_sends_half_a_request_is_disconnected(sent: bytes, answer:
         assert rest(client).startswith(answer)
 
 
-def test_a_second_request_has_as_long_for_its_answer(model: Embedder) -> None:
+def test_a_second_request_has_as_long_for_its_answer() -> None:
     """It may have arrived before the first one was answered, and then waits for nothing more from the client."""
-    from elmo.analysis.explore_server import make_server
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:
         assert scope["type"] == "http"
@@ -497,18 +505,9 @@ def test_a_second_request_has_as_long_for_its_answer(model: Embedder) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
         await send({"type": "http.response.body", "body": b"slow"})
 
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = make_server(slow, request_seconds=0.2)
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-    thread.start()
-    try:
-        with socket.create_connection(listening.getsockname()) as client:
-            client.sendall(2 * b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            assert rest(client).count(b"slow") == 2
-    finally:
-        server.should_exit = True
-        thread.join(60)
-        listening.close()
+    with serving_here(slow, request_seconds=0.2) as address, socket.create_connection(address) as client:
+        client.sendall(2 * b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert rest(client).count(b"slow") == 2
 
 
 @pytest.mark.parametrize(
@@ -536,15 +535,20 @@ def test_sending_a_request_bit_by_bit_gains_no_time(hasty: tuple[str, int]) -> N
         drop()
 
 
-def test_many_clients_that_wait_leave_room(server: str) -> None:
-    """The client that has waited longest makes room for the next one."""
-    host, port = server.removeprefix("http://").split(":")
-    with ExitStack() as stack:
-        clients = [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(150)]
+def test_many_clients_that_wait_leave_room(model: Embedder) -> None:
+    """The client that has waited longest makes room for the next one, long before its time for a request is over."""
+    from elmo.analysis.explore_page import Page
+
+    app = Page(model, "model", str.split, None).app("127.0.0.1")
+    with serving_here(app, request_seconds=600) as address, ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(address)) for _ in range(150)]
         for client in clients[75:]:
             client.sendall(b"GET / HTTP/1.1\r\nX-Half: ")
-        assert get(server)[0] == 200
+        host, port = address
+        assert get(f"http://{host}:{port}")[0] == 200
         assert rest(clients[0]) == b""
+        clients[-1].sendall(b"whole\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert rest(clients[-1]).startswith(b"HTTP/1.1 200"), "the last one still waits"
 
 
 def test_a_minute_has_few_lines_of_the_log(hasty: tuple[str, int]) -> None:
