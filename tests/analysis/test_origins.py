@@ -173,17 +173,23 @@ def test_a_bad_table_is_one_sentence(tmp_path: Path, name: str, content: str, sa
         "[]",
         '{"files": ["a"]}',
         '{"files": [1], "columns": [], "rows": []}',
+        '{"files": ["a", "b", 1], "columns": [], "rows": []}',
         '{"files": [], "columns": [], "rows": []}',
         '{"files": ["a", "b", "c"], "columns": ["y"], "rows": [["1"], [], ["1", "2"]]}',
+        '{"files": ["a", "b", "c"], "columns": ["y"], "rows": [["1"], ["2"]]}',
         '{"files": ["a", "b", "c"], "columns": [], "rows": [], "places": "../places.bin"}',
         '{"files": ["a", "b", "c"], "columns": [], "rows": [], "places": 1}',
     ],
 )
 def test_damaged_origins_are_refused(tmp_path: Path, content: str) -> None:
-    PLACES.tofile(tmp_path / "places.bin")
-    (tmp_path / "origins.json").write_text(content)
+    """The file of places has to be in the folder of the index, even if there is one elsewhere, too."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for place in (tmp_path, folder):
+        PLACES.tofile(place / "places.bin")
+    (folder / "origins.json").write_text(content)
     with pytest.raises(ElmoError, match=r"origins\.json: is damaged.*; get the index again, or rebuild it$") as caught:
-        Origins.open(tmp_path)
+        Origins.open(folder)
     assert str(caught.value).count("is damaged") == 1
 
 
