@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 import make_words
 from bridge import make_model, state_of
 from elmo import _native, formats
-from elmo.embed import Embedder, packed_engine
+from elmo.embed import Embedder, packed_engine, type_encoder
+from elmo.embed.kernels import kernels_for
 from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.packed_engine import PackedEngine
 from elmo.embed.type_cache import TypeCache
@@ -158,10 +160,23 @@ def test_types_are_encoded_as_the_module_does(variant: str) -> None:
 
 
 def test_types_are_encoded_in_bounded_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elmo.embed.type_encoder.TYPES_AT_ONCE", 7)
+    """The convolution reads no more words at once than the limit, and the blocks change no vector."""
+    kernels, sizes = kernels_for("float32"), list[int]()
+
+    class Watched:
+        def __init__(self, *given: Any) -> None:
+            self.inner = kernels.convolution(*given)
+
+        def run(self, ids: np.ndarray, *others: Any) -> None:
+            sizes.append(len(ids))
+            self.inner.run(ids, *others)
+
+    monkeypatch.setattr(type_encoder, "kernels_for", lambda precision: kernels._replace(convolution=Watched))
+    monkeypatch.setattr(type_encoder, "TYPES_AT_ONCE", 7)
     model, words = make_model(), [f"w{number}" for number in range(30)]
     expected = module_engine(model, "float32").cache.vectors(words)
     np.testing.assert_allclose(make_encode(model, "float32")(words), expected, rtol=0, atol=1e-6)
+    assert sizes == [7, 7, 7, 7, 2]
 
 
 def test_a_character_that_is_no_number_is_noticed(kind: tuple[str, str]) -> None:
