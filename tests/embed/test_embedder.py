@@ -287,6 +287,7 @@ def test_copies_share_the_weights_but_not_the_state(loaded: formats.Model, make_
     model = Embedder(loaded)
     model.embed([["a"]], state="carry")
     other = make_copy(model)
+    assert other.engine is model.engine
     assert_same(other.embed(SENTENCES), model.embed(SENTENCES), atol=0)
     assert_same(other.embed([["b"]], state="carry"), model.embed([["b"]], state="carry"), atol=0)
     other.reset_state()
