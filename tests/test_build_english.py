@@ -108,6 +108,9 @@ def test_a_whole_experiment_by_commands(data: Path, tmp_path: Path) -> None:
         "sets: layer 2 |",
     ):
         assert text in card
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").glob("run*/**/*.safetensors")}
+    assert {path.parent.name for path in written} == {"run", "run-1", "run-2", "checkpoints"}
     again = subprocess.run([*command, "--figures", tmp_path / "work" / "figures.json"], capture_output=True)
     assert again.returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in written} == written
     assert (tmp_path / "en" / "README.md").read_text(encoding="utf-8") == card
