@@ -151,7 +151,7 @@ def test_recurrence_matches_the_equations(level: str, shape: tuple[int, int | No
 
 
 @pytest.mark.parametrize("clips", [(None, None), (0.3, None), (None, 0.1), (0.3, 0.1)], ids=str)
-def test_clips_are_optional_and_independent(clips: tuple[float | None, float | None]) -> None:
+def test_clips_are_optional_and_independent(level: str, clips: tuple[float | None, float | None]) -> None:
     layer = make_layer(40, 24, *clips)
     batch = make_batch(layer, [5, 4, 2])
     got, wanted = layer.native(batch, "float32"), layer.reference(batch, "float32")
@@ -344,7 +344,7 @@ def test_calls_of_several_threads_do_not_disturb_each_other() -> None:
                     np.testing.assert_array_equal(ours, theirs)
 
 
-def test_nan_does_not_spread_to_other_rows() -> None:
+def test_nan_does_not_spread_to_other_rows(level: str) -> None:
     layer = make_layer(20, 12)
     batch = make_batch(layer, [4, 4])
     batch.gates[1, 3] = np.nan
