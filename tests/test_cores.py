@@ -14,6 +14,7 @@ import torch
 from elmo import cores
 from elmo.cores import bound_cores  # itself, not what the fixture below puts in its place
 from elmo.nn import devices
+from threads import torch_threads
 
 Files = dict[str, str]
 
@@ -103,10 +104,8 @@ def fresh_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setattr(module, "physical_cores", lambda: 4)
     monkeypatch.setattr(module, "available_cores", lambda: 1)
     monkeypatch.setattr(module, "used_threads", lambda: None)  # another test may have chosen a number
-    before = torch.get_num_threads()
-    torch.set_num_threads(4)
-    yield module
-    torch.set_num_threads(before)
+    with torch_threads(4):
+        yield module
 
 
 @pytest.mark.parametrize(

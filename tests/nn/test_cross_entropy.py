@@ -14,6 +14,7 @@ from comparing import count_calls
 from elmo._native import training_kernels
 from elmo.nn.cross_entropy import cross_entropy
 from levels import needs_native
+from threads import torch_threads
 
 
 class Problem:
@@ -68,12 +69,8 @@ def test_equals_torch_in_bfloat16(level: str, monkeypatch: pytest.MonkeyPatch) -
 def test_the_number_of_threads_changes_only_the_rounding(level: str) -> None:
     problem = Problem(50, 100)
     alone = problem.solve()
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
+    with torch_threads(3):
         together = problem.solve()
-    finally:
-        torch.set_num_threads(threads)
     for ours, theirs in zip(alone, together, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
 

@@ -12,16 +12,15 @@ import pytest
 import torch
 
 from elmo.nn.devices import run_together
+from threads import torch_threads
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(params=[1, 2, 5])
 def num_threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
+    with torch_threads(request.param):
+        yield request.param
 
 
 def test_cores_are_shared(num_threads: int) -> None:

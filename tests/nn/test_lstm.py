@@ -19,6 +19,7 @@ from elmo.nn.lstm import LSTMLayer, LSTMStack, LSTMState
 from elmo.nn.precision import PRODUCTS, own_products
 from levels import needs_native
 from oracle import Oracle
+from threads import torch_threads
 
 VARIANTS = ["base", "no_projection", "no_skip_connections", "no_clips", "one_layer", "three_layers"]
 
@@ -299,12 +300,8 @@ def test_the_native_layer_does_not_depend_on_the_number_of_threads(level: str, p
     """Threads divide the rows, and each row's sums have one order. Products over all rows are torch's."""
     problem = Problem(130, 66, precision, rows=17)
     alone = problem.solve()
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
+    with torch_threads(3):
         together = problem.solve()
-    finally:
-        torch.set_num_threads(threads)
     for name in ("outputs", "cells", "inputs", "hidden", "cell"):
         assert torch.equal(alone[name], together[name]), name
 

@@ -14,6 +14,7 @@ import torch
 from elmo.errors import ElmoError
 from elmo.nn import processor
 from elmo.nn.processor import means_processor, num_threads, prepare_device, run_in_threads
+from threads import torch_threads
 
 
 def test_names_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,12 +88,9 @@ def test_work_shares_the_threads(total: int, share: int) -> None:
             both.wait(timeout=60)
         return number, threads
 
-    torch.set_num_threads(total)
-    try:
+    with torch_threads(total):
         assert num_threads() == total
         assert run_in_threads(work, 2) == [(0, share), (1, share)]
-    finally:
-        torch.set_num_threads(1)
 
 
 def test_an_error_is_raised_when_all_work_has_ended() -> None:
@@ -107,12 +105,8 @@ def test_an_error_is_raised_when_all_work_has_ended() -> None:
         ended.append(number)
         raise ValueError("too small")
 
-    torch.set_num_threads(2)
-    try:
-        with pytest.raises(MemoryError, match="too large") as raised:
-            run_in_threads(work, 2)
-    finally:
-        torch.set_num_threads(1)
+    with torch_threads(2), pytest.raises(MemoryError, match="too large") as raised:
+        run_in_threads(work, 2)
     assert ended == [1]
     assert raised.value.__notes__ == ["and at the same time: ValueError('too small')"]
 

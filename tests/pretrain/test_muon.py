@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.pretrain.muon import COEFFICIENTS, Muon, orthogonalize
+from threads import torch_threads
 
 
 def plain(matrix: Tensor) -> Tensor:
@@ -38,10 +39,8 @@ def test_nothing_stays_nothing() -> None:
 
 @pytest.fixture(params=[1, 2])
 def threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(request.param):
+        yield
 
 
 @pytest.mark.usefixtures("threads")

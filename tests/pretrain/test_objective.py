@@ -17,6 +17,7 @@ from elmo.nn.softmax import AdaptiveSoftmax, AnySoftmax
 from elmo.pretrain.objective import Batches, Objective, make_softmax
 from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus
+from threads import torch_threads
 
 CUTOFFS: dict[str, dict[str, list[int]]] = {"sampled": {}, "full": {}, "adaptive": {"adaptive_cutoffs": [12]}}
 """What each loss needs besides `training.loss`. The biLM of the tests is too narrow for two clusters of rare words."""
@@ -137,10 +138,8 @@ def test_a_step_draws_the_negatives_that_it_always_drew(recipe: Callable[..., Re
 @pytest.fixture
 def threads() -> Iterator[None]:
     """Use two threads, so that both directions run at once."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(2):
+        yield
 
 
 @pytest.mark.usefixtures("threads")
