@@ -24,9 +24,11 @@ from elmo.embed.type_cache import TypeCache
 from elmo.embed.type_encoder import make_encode
 from elmo.errors import ElmoError
 from elmo.text.characters import number_types
+from engines import choose, make_embedder, module_engine
 from make_bilm_hdf5 import make
 from make_many_langs import make as make_many_langs
 from oracle import Oracle, encode_sentence
+from threads import torch_threads
 
 ENGINES = [
     *(("native", precision) for precision in ("float32", "bf16", "int8")),
@@ -62,26 +64,6 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tup
     name, precision = request.param
     choose(name, precision, monkeypatch)
     return name, precision
-
-
-def choose(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "native" and precision not in _native.available():
-        pytest.skip(f"the native module has no {precision} here")
-    if name == "torch":
-        monkeypatch.setenv("ELMO_NATIVE", "0")
-
-
-def make_embedder(model: formats.Model, kind: tuple[str, str]) -> Embedder:
-    """Return an embedder with the engine and the precision that `kind` names."""
-    name, precision = kind
-    embedder = Embedder(model, precision=precision)
-    if name == "module":
-        embedder.engine = module_engine(model, precision)
-    return embedder
-
-
-def module_engine(model: formats.Model, precision: str) -> ModuleEngine:
-    return ModuleEngine(model.bilm, model.to_ids, precision, torch.device("cpu"))
 
 
 def cosines(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
@@ -239,11 +221,8 @@ def test_natively_not_a_bit_changes(precision: str, monkeypatch, sentences, batc
     embedder = Embedder(make_model(), precision=precision)
     alone = [embedder.embed([sentence], layers="all")[0] for sentence in sentences]
     monkeypatch.setattr(packed_engine, "GATE_ROWS", gate_rows)
-    torch.set_num_threads(2 if threads else 1)
-    try:
+    with torch_threads(2 if threads else 1):
         together = Embedder(make_model(), precision=precision).embed(sentences, layers="all", batch_size=batch_size)
-    finally:
-        torch.set_num_threads(1)
     for found, expected in zip(together, alone, strict=True):
         np.testing.assert_array_equal(found, expected)
 

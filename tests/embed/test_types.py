@@ -9,16 +9,17 @@ import pytest
 import torch
 
 import elmo
+import make_words
 from bridge import make_model
-from elmo import _native, formats
+from elmo import formats
 from elmo.embed import Embedder
 from elmo.embed.engine import Precision
-from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.type_encoder import encode_types
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.formats.native import save_types
 from elmo.formats.stored_types import StoredTypes, TypeStorage
+from engines import choose, make_embedder
 
 SENTENCES = [["A", "new", "play", "."], [], ["Children", "play", "A", "Fußball"]]
 STORED = ["<S>", "</S>", "A", "play", "Fußball"]
@@ -31,18 +32,6 @@ def with_types(storage: TypeStorage = "float32") -> Model:
     return model
 
 
-def make_embedder(model: Model, name: str, monkeypatch: pytest.MonkeyPatch, precision: Precision) -> Embedder:
-    if name == "native" and precision not in _native.available():
-        pytest.skip(f"the native module has no {precision} here")
-    if name == "torch":
-        monkeypatch.setenv("ELMO_NATIVE", "0")
-    embedder = Embedder(model, precision=precision)
-    if name == "module":
-        device = torch.device("cpu")
-        embedder.engine = ModuleEngine(model.bilm, model.to_ids, precision, device, model.current_types)
-    return embedder
-
-
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("name", ENGINES)
 def test_the_engine_uses_them(name: str, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,8 +40,9 @@ def test_the_engine_uses_them(name: str, precision: Precision, monkeypatch: pyte
     types = encode_types(plain, STORED, "float32")
     other = np.ones_like(types.vectors)
     marked.types = StoredTypes.of(STORED, other, types.bilm, "float32")
-    before = make_embedder(plain, name, monkeypatch, precision).embed(SENTENCES, layers="all")
-    after = make_embedder(marked, name, monkeypatch, precision).embed(SENTENCES, layers="all")
+    choose(name, precision, monkeypatch)
+    before = make_embedder(plain, (name, precision)).embed(SENTENCES, layers="all")
+    after = make_embedder(marked, (name, precision)).embed(SENTENCES, layers="all")
     for sentence, old, new in zip(SENTENCES, before, after, strict=True):
         for place, word in enumerate(sentence):
             if word in STORED:
@@ -68,13 +58,14 @@ def test_numbers_are_those_of_the_encoder(
     name: str, storage: TypeStorage, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stored vectors equal the encoder's to the bit with native kernels, and up to rounding where torch computes."""
-    expected = make_embedder(make_model(), name, monkeypatch, "float32").embed(SENTENCES, layers="all")
-    found = make_embedder(with_types(storage), name, monkeypatch, "float32").embed(SENTENCES, layers="all")
+    choose(name, "float32", monkeypatch)
+    expected = make_embedder(make_model(), (name, "float32")).embed(SENTENCES, layers="all")
+    found = make_embedder(with_types(storage), (name, "float32")).embed(SENTENCES, layers="all")
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance + (0 if name == "native" else 2e-6))
 
 
-def test_what_is_tied_to_a_model_knows_of_rounded_vectors(tmp_path: Path) -> None:
+def test_what_is_tied_to_a_model_knows_of_rounded_vectors() -> None:
     """Exact stored vectors change nothing in float32, so that indexes and unfinished work remain valid."""
     plain = Embedder(make_model())
     assert Embedder(with_types()).fingerprint == plain.fingerprint == plain.warm_fingerprint
@@ -108,8 +99,6 @@ def test_a_folder_is_used_in_place_of_the_encoder(tmp_path: Path) -> None:
 
 
 def test_models_without_a_char_encoder_need_none(tmp_path: Path) -> None:
-    import make_words
-
     model = formats.load(make_words.make(tmp_path)[0])
     with pytest.raises(ElmoError, match="reads whole words, not characters, cannot be given token vectors"):
         encode_types(model, ["a"], "float32")
