@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import sys
@@ -17,19 +16,14 @@ from elmo.analysis.paper.finding import Finding, Table
 from elmo.analysis.paper.representations import SAME
 from elmo.analysis.paper.tasks import WITH, WITHOUT
 from elmo.analysis.wsd import FIRST_SENSE
+from scripts import load_script
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "pages" / "analysis.py"
 
 
 @pytest.fixture(scope="module")
 def page() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("analysis_page", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["analysis_page"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
 
 
 def layers(scores: dict[str, float]) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import lzma
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from commands import set_options
 from elmo import formats
 from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.training.recipes import parse_override
+from scripts import load_script
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "build_english.py"
 SMALLER = {
@@ -74,12 +74,8 @@ def data(tmp_path: Path) -> Path:
 
 def test_the_runs_are_of_the_recipe_and_make_its_steps() -> None:
     """The recipe knows the settings of each run, and has the steps of all runs together."""
-    spec = importlib.util.spec_from_file_location("build_english", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    runs = [load_pretraining_recipe("en", dict(map(parse_override, stage))) for stage in script.STAGES]
+    stages = load_script(SCRIPT).STAGES
+    runs = [load_pretraining_recipe("en", dict(map(parse_override, stage))) for stage in stages]
     assert sum(run.training.max_steps or 0 for run in runs) == load_pretraining_recipe("en").training.max_steps
 
 

@@ -7,7 +7,6 @@ import runpy
 import subprocess
 import sys
 from collections import Counter
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +15,7 @@ import pytest
 from bridge import make_model
 from elmo import formats
 from elmo.extras import EXTRAS
+from scripts import load_script
 
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 SENSES = DEMO.with_name("senses.py")
@@ -25,12 +25,7 @@ NOT_INSTALLED = sorted({*EXTRAS, "pandas", "ray", "sklearn"} - {"matplotlib"})
 
 @pytest.fixture
 def demo() -> ModuleType:
-    spec = spec_from_file_location("demo", DEMO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(DEMO)
 
 
 @pytest.mark.parametrize("has_topics", [True, False])
