@@ -10,7 +10,7 @@ import pytest
 
 from elmo.errors import ElmoError
 from elmo.pretrain.recipe import RECIPE_NAMES, PretrainingConfig, load_pretraining_recipe
-from elmo.tasks import load_task_recipe as load_task_recipe
+from elmo.tasks import load_task_recipe
 from elmo.tasks.recipe import ElmoConfig, TaskTrainingConfig, WordsConfig
 from elmo.training.recipes import parse_override, write_recipe
 

@@ -250,7 +250,7 @@ def test_parts_of_speech_in_another_column_are_noted(examples: list[ColumnSenten
     assert note == "100% of its words have an upos that the training set lacks; are the columns in the same order?"
 
 
-def test_lemmas_without_annotation_are_not_learned(examples: list[ColumnSentence]) -> None:
+def test_lemmas_without_annotation_are_not_learned() -> None:
     """An underscore says that the lemma is unknown, unless the form is an underscore, too."""
     head = LemmaHead(3, [str(LemmaRule.of("dogs", "dog")), str(LemmaRule.of("_", "_"))])
     assert [head.label_id(*pair) for pair in (("cats", "cat"), ("cats", "_"), ("_", "_"), ("cat", "dog"))] == [
