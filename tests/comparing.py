@@ -1,4 +1,4 @@
-"""Checks that vectors are the same up to rounding, how losses and gradients are made, and that functions are called."""
+"""Checks whether vectors are equal up to rounding, what losses and gradients depend on, and which calls are made."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Generator[Site]:
-    """Run a server for as long as the context lasts, which is asked directly where there is a proxy."""
+    """Run a server until the end of the block. Clients reach it directly, even where a proxy is set."""
     with pytest.MonkeyPatch.context() as patch, _Server(("127.0.0.1", 0), _Handler) as server:
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, "127.0.0.1")

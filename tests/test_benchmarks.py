@@ -165,7 +165,7 @@ def test_bad_input_ends_a_script_with_one_sentence(
     assert not usage or usage[0].startswith("usage: ")
 
 
-def test_what_fails_in_a_process_of_its_own_is_said_once(tmp_path: Path) -> None:
+def test_an_error_in_a_child_process_is_reported_once(tmp_path: Path) -> None:
     script = str(FOLDER / "speed" / "embed.py")
     command = [sys.executable, script, "--quick", "--sizes", "small", "--text", "missing.txt"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

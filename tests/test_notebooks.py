@@ -30,7 +30,7 @@ def cells_of(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.skipif(not (find_spec("nbclient") and find_spec("ipykernel")), reason="needs nbclient and ipykernel")
 @each_notebook
-def test_it_runs_within_two_minutes(path: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs_within_two_minutes(path: Path, tmp_path: Path) -> None:
     """The script fails if a notebook takes more processor time."""
     command = [sys.executable, SCRIPT, path.stem, "--to", tmp_path]
     ran = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
@@ -57,7 +57,7 @@ def test_outputs_are_there_in_the_order_of_the_cells(path: Path) -> None:
 
 
 @each_notebook
-def test_it_holds_nothing_of_a_machine_or_a_widget(path: Path) -> None:
+def test_a_notebook_holds_nothing_of_a_machine_or_a_widget(path: Path) -> None:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     assert sorted(notebook["metadata"]) == ["kernelspec", "language_info"]
     for cell in notebook["cells"]:
@@ -76,14 +76,14 @@ def test_it_holds_nothing_of_a_machine_or_a_widget(path: Path) -> None:
 
 
 @each_notebook
-def test_it_is_as_nbformat_writes_it(path: Path) -> None:
+def test_a_notebook_is_as_nbformat_writes_it(path: Path) -> None:
     """A new run of the notebook then changes only the lines of its outputs."""
     text = path.read_text(encoding="utf-8")
     assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 @each_notebook
-def test_its_links_lead_somewhere(path: Path) -> None:
+def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
     for cell in cells_of(path):
         if cell["cell_type"] == "markdown":
             for link in re.findall(r"\]\(([^)]+)\)", "".join(cell["source"])):

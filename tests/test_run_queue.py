@@ -58,7 +58,7 @@ def append(word: str) -> str:
     return f"sh -c 'echo {word} >> order.txt; echo said {word}'"
 
 
-def test_runs_in_order_and_passes_over_what_is_done(queue: Queue) -> None:
+def test_runs_are_made_in_order_and_only_once(queue: Queue) -> None:
     queue.write(
         {"name": "one", "command": append("one"), "hours": 2},
         {"name": "two", "command": append("two"), "after": ["one"]},
@@ -85,7 +85,7 @@ def test_the_list_of_the_papers_tasks_can_be_run(queue: Queue) -> None:
     assert output.splitlines()[0].endswith("next")
 
 
-def test_says_what_is_next_and_how_long_it_takes(queue: Queue) -> None:
+def test_the_status_names_the_next_run_and_the_hours_left(queue: Queue) -> None:
     queue.write(
         {"name": "one", "command": append("one"), "hours": 3},
         {"name": "two", "command": append("two"), "hours": 5},
@@ -128,7 +128,7 @@ def test_a_run_that_was_stopped_has_not_failed(queue: Queue) -> None:
     assert (queue.here / "order.txt").read_text() == "two\n"
 
 
-def test_stopped_it_stops_its_runs_and_goes_on(queue: Queue) -> None:
+def test_a_stopped_queue_stops_its_runs_and_can_be_continued(queue: Queue) -> None:
     """The run saves on SIGTERM, as our trainings do. When it is started again, it only succeeds if it had saved."""
     on_stop = 'trap "touch saved; exit 143" TERM'
     saves = f"sh -c 'test -e saved && exit 0; {on_stop}; touch begun; while :; do sleep 0.05; done'"

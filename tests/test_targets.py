@@ -28,7 +28,7 @@ from elmo.targets import (
 fcntl = pytest.importorskip("fcntl", reason="needs the locks of Unix")
 
 
-def test_a_second_one_is_refused_until_the_first_is_done(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path: Path) -> None:
     for _ in range(2):
         with alone_in(tmp_path):
             with pytest.raises(ElmoError, match="another process is writing it; wait for that one"), alone_in(tmp_path):
@@ -48,10 +48,10 @@ def test_a_folder_is_not_made_inside_a_file(tmp_path: Path) -> None:
             require_folder(tmp_path / name)
 
 
-def test_a_folder_of_unfinished_work_goes_where_open_files_stay(
+def test_a_work_folder_is_removed_even_if_the_lock_stays_in_it_for_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NFS keeps the lock under another name until it is closed."""
+    """NFS keeps the file of the lock under another name until it is closed."""
     rmdir = Path.rmdir
     times: list[Path] = []
 
@@ -159,7 +159,7 @@ def test_a_lock_that_was_removed_before_it_was_locked_is_no_lock(
             pass
 
 
-def test_another_ones_lock_stays(tmp_path: Path) -> None:
+def test_the_lock_of_another_process_stays(tmp_path: Path) -> None:
     """A process may find the lock of another one if the folder was removed and created again meanwhile."""
     with alone_in(tmp_path):
         (tmp_path / LOCK).unlink()

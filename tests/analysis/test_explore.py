@@ -93,7 +93,7 @@ def test_a_word_is_compared_with_its_uses_in_every_layer(model: Embedder, index:
     assert view.layers[0].mean_cosine == pytest.approx(1, abs=1e-6), "without context all uses are alike"
 
 
-def test_the_word_that_was_clicked_is_the_one(model: Embedder, index: ContextIndex) -> None:
+def test_the_word_that_was_clicked_is_looked_up(model: Embedder, index: ContextIndex) -> None:
     """A click on the second "play" of the sentence looks up that one. Every use that is found has its own tag."""
     view = look(model, [("play", "in", "play")], 0, 2, index)
     assert view.neighbors is not None
@@ -249,7 +249,7 @@ def test_the_start_page_says_what_to_do_and_has_an_example(server: str) -> None:
     assert re.findall(r'<a href="[^"]+">([^<]+)</a>', page) == found[2].split()
 
 
-def test_a_new_text_is_not_asked_for_the_old_word(server: str) -> None:
+def test_a_new_text_has_no_chosen_word(server: str) -> None:
     """A word stays chosen if the text is still the same, even though browsers send it with other line ends."""
     query = f"text={quote_plus('a play' + chr(13) + chr(10) + 'A play .')}&line=1&word=1"
     for of, is_chosen in (("a play\nA play .", True), ("She wrote it .", False)):

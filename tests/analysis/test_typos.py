@@ -114,7 +114,7 @@ def test_the_text_itself_stays() -> None:
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_share_is_one(share: float) -> None:
+def test_a_share_outside_of_0_to_1_is_refused(share: float) -> None:
     with pytest.raises(ElmoError, match="is not between 0 and 1"):
         with_typos([], share)
 

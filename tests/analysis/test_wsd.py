@@ -126,7 +126,7 @@ def test_unseen_lemmas_get_the_first_sense_or_none(model: Embedder) -> None:
 
 
 def test_a_test_set_may_be_an_iterator(model: Embedder) -> None:
-    """As `read_annotated` returns it."""
+    """`read_annotated` returns an iterator, too."""
     semcor, test = make_annotated(20, 0), make_annotated(10, 1)
     wanted = evaluate_wsd(model, semcor, {"x": test}, FIRST)
     assert evaluate_wsd(model, semcor, {"x": iter(test)}, FIRST) == wanted

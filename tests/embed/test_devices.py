@@ -50,7 +50,7 @@ def both(model_folder: Path) -> Iterator[ParallelEmbedder]:
 
 
 @pytest.mark.parametrize("options", [{}, {"layers": "all", "batch_size": 1}, {"pool": "max", "batch_size": 2}])
-def test_two_give_what_one_gives(model: Embedder, both: ParallelEmbedder, options: dict) -> None:
+def test_two_devices_give_what_one_gives(model: Embedder, both: ParallelEmbedder, options: dict) -> None:
     """Vectors are equal to the bit, because each window is embedded as a whole on one of the devices."""
     one, two = model.embed(SENTENCES, **options), both.embed(SENTENCES, **options)
     assert len(one) == len(two)
@@ -107,7 +107,7 @@ def test_precision_is_that_of_each_process(model_folder: Path) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def test_the_file_is_the_same_and_either_goes_on_with_the_work_of_the_other(
+def test_one_and_two_devices_write_the_same_file_and_continue_each_others_work(
     model: Embedder, both: ParallelEmbedder, tmp_path: Path, monkeypatch
 ) -> None:
     def until(end: int) -> Iterator[list[str]]:
@@ -169,7 +169,7 @@ def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, model_fol
 
 
 @pytest.mark.slow
-def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
+def test_a_killed_process_ends_the_run_which_can_be_continued(
     model: Embedder, model_folder: Path, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
@@ -311,8 +311,8 @@ def test_arrays_are_sent_where_files_in_memory_are_forbidden(monkeypatch: pytest
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_arrays_without_room_in_a_memory_file(monkeypatch) -> None:
-    """They are handed over as on systems that have none, and the file is closed."""
+def test_arrays_are_sent_if_a_memory_file_has_no_room(monkeypatch) -> None:
+    """They are sent as on systems without such files, and the file that was opened is closed."""
     opened = []
 
     def create(_: str) -> int:
@@ -389,8 +389,8 @@ def test_no_parcel_is_lost_before_it_is_read() -> None:
         assert unpack(parcels[number])[0].tolist() == [number] * (number % 3)
 
 
-def test_calls_while_a_stream_is_read(both: ParallelEmbedder, model: Embedder) -> None:
-    """What a stream has on the way stays there while other sentences are embedded."""
+def test_other_sentences_can_be_embedded_while_a_stream_is_read(both: ParallelEmbedder, model: Embedder) -> None:
+    """The stream then still gives its own vectors in their order."""
     expected, query = model.embed(SENTENCES, batch_size=1), model.embed(SENTENCES[:3])
     for one, wanted in zip(both.stream(SENTENCES, batch_size=1), expected, strict=True):
         np.testing.assert_array_equal(one, wanted)
@@ -398,7 +398,7 @@ def test_calls_while_a_stream_is_read(both: ParallelEmbedder, model: Embedder) -
             np.testing.assert_array_equal(found, other)
 
 
-def test_it_knows_the_text_of_the_model(tmp_path: Path) -> None:
+def test_a_parallel_embedder_knows_how_the_text_of_the_model_was_cut(tmp_path: Path) -> None:
     model = make_model()
     model.text = TextConfig("ptb", "paragraphs", language="en")
     formats.save_native(model, tmp_path)

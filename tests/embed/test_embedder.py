@@ -124,7 +124,7 @@ def test_no_sentences_give_nothing(model: Embedder) -> None:
 
 
 def test_carried_states_have_the_batch_size_of_allennlp_unless_another_is_asked_for(model_folder: Path) -> None:
-    """64. Which sentence a state is carried to depends on it, so to match old numbers it must stay the default."""
+    """It is 64, and has to stay the default to match old numbers: it decides which sentence a state is carried to."""
     embedder, sentences = Embedder(formats.load(model_folder)), [[f"word{number % 7}", "play"] for number in range(150)]
     default = embedder.embed(sentences, state="carry")
     for size, is_default in ((64, True), (32, False)):
@@ -169,7 +169,7 @@ def test_layer_weights_that_are_too_large_for_finite_vectors_are_refused(model: 
 
 
 @pytest.mark.parametrize("kind", ["characters", "words", "many_langs"])
-def test_does_not_follow_a_model_whose_training_goes_on(kind: str, tmp_path: Path) -> None:
+def test_an_embedder_does_not_follow_a_model_whose_training_goes_on(kind: str, tmp_path: Path) -> None:
     makers = {"characters": make, "words": make_words.make, "many_langs": make_many_langs.make}
     makers[kind](tmp_path)
     loaded = formats.load(tmp_path)

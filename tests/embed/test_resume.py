@@ -146,7 +146,7 @@ def test_places_are_not_left_out_of_half_a_file(model: Embedder, tmp_path: Path)
 
 
 def test_work_is_made_safe_every_ten_seconds(model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As docs/embedding.md says. Here four seconds pass from one look at the clock to the next, of which a window takes
+    """docs/embedding.md says so. Here four seconds pass from one look at the clock to the next, of which a window takes
     one and making it safe takes another."""
     calls: list[str] = []
     ticks = count(0, 4)
@@ -210,7 +210,7 @@ def test_what_counts_as_safe_is_in_the_file(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_with_what_was_kept(
     model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not with what had been computed."""
+    """Sentences that were computed but not written yet are not counted."""
     add, added = HDF5Writer.add, list[int]()
 
     def fail_at_the_third(writer: HDF5Writer, window: list[Any]) -> None:

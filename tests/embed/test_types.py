@@ -34,7 +34,7 @@ def with_types(storage: TypeStorage = "float32") -> Model:
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("name", ENGINES)
-def test_the_engine_uses_them(name: str, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_engine_uses_the_stored_vectors(name: str, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
     """No encoder gives vectors of ones, so layer 0 shows which words were looked up. All layers above it change."""
     plain, marked = make_model(), make_model()
     types = encode_types(plain, STORED, "float32")
@@ -54,7 +54,7 @@ def test_the_engine_uses_them(name: str, precision: Precision, monkeypatch: pyte
 
 @pytest.mark.parametrize(("storage", "tolerance"), [("float32", 0), ("float16", 1e-3)])
 @pytest.mark.parametrize("name", ENGINES)
-def test_numbers_are_those_of_the_encoder(
+def test_stored_vectors_are_those_of_the_encoder(
     name: str, storage: TypeStorage, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stored vectors equal the encoder's to the bit with native kernels, and up to rounding where torch computes."""
@@ -65,7 +65,7 @@ def test_numbers_are_those_of_the_encoder(
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance + (0 if name == "native" else 2e-6))
 
 
-def test_what_is_tied_to_a_model_knows_of_rounded_vectors() -> None:
+def test_fingerprints_tell_rounded_vectors_apart() -> None:
     """Exact stored vectors change nothing in float32, so that indexes and unfinished work remain valid."""
     plain = Embedder(make_model())
     assert Embedder(with_types()).fingerprint == plain.fingerprint == plain.warm_fingerprint
@@ -80,14 +80,14 @@ def test_what_is_tied_to_a_model_knows_of_rounded_vectors() -> None:
     assert lower[0] != lower[1]
 
 
-def test_those_of_other_weights_are_not_used() -> None:
+def test_vectors_of_other_weights_are_not_used() -> None:
     model = with_types()
     torch.nn.init.ones_(model.bilm.token_encoder.convolutions[0].weight)  # pyright: ignore
     expected = Model(model.bilm)
     np.testing.assert_array_equal(Embedder(model).embed([["play"]])[0], Embedder(expected).embed([["play"]])[0])
 
 
-def test_a_folder_is_used_in_place_of_the_encoder(tmp_path: Path) -> None:
+def test_vectors_in_a_model_folder_are_used_in_place_of_the_encoder(tmp_path: Path) -> None:
     """`elmo.load` finds the stored vectors in the folder, and words that are not among them are still encoded."""
     model = make_model()
     formats.save_native(model, tmp_path)
@@ -98,7 +98,7 @@ def test_a_folder_is_used_in_place_of_the_encoder(tmp_path: Path) -> None:
     assert 0 < max(differences) < 1e-3
 
 
-def test_models_without_a_char_encoder_need_none(tmp_path: Path) -> None:
+def test_a_model_of_whole_words_cannot_be_given_vectors(tmp_path: Path) -> None:
     model = formats.load(make_words.make(tmp_path)[0])
     with pytest.raises(ElmoError, match="reads whole words, not characters, cannot be given token vectors"):
         encode_types(model, ["a"], "float32")

@@ -41,7 +41,7 @@ def model(loaded: formats.Model) -> Embedder:
 
 @pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "no_projection", "short_words"])
 @pytest.mark.parametrize("batch_tokens", [1, 12, 2048])
-def test_it_is_the_mean_of_the_states_in_which_sentences_end(
+def test_the_warm_state_is_the_mean_of_the_states_in_which_sentences_end(
     variant: str, batch_tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oracle starts from zeros and reads neither `</S>` forward nor `<S>` backward. Batches must not matter."""
@@ -86,14 +86,14 @@ def test_neighbors_order_and_batch_size_change_nothing(model: Embedder, sentence
     assert_same(together, [alone[place] for place in places])
 
 
-def test_every_layer_but_the_first_starts_otherwise(model: Embedder) -> None:
+def test_a_warm_start_changes_every_layer_but_layer_0(model: Embedder) -> None:
     """Layer 0 has no state, so it must not change."""
     for zero, warm in zip(model.embed(TEXT, layers="all"), model.embed(TEXT, layers="all", state="warm"), strict=True):
         np.testing.assert_array_equal(zero[0], warm[0])
         assert zero.shape[1] == 0 or (np.abs(zero[1:] - warm[1:]).max(axis=(1, 2)) > 1e-3).all()
 
 
-def test_other_states_know_nothing_of_it(loaded: formats.Model, model: Embedder) -> None:
+def test_zero_and_carry_ignore_the_warm_state(loaded: formats.Model, model: Embedder) -> None:
     """With the states `zero` and `carry`, the vectors are equal to the bit to those of a model without a warm state."""
     plain = Embedder(formats.Model(loaded.bilm))
     for state in ("zero", "carry"):
@@ -111,7 +111,7 @@ def test_a_warm_run_leaves_the_carried_state(loaded: formats.Model) -> None:
     assert_same(one.embed(TEXT, state="carry", batch_size=2), other.embed(TEXT, state="carry", batch_size=2), atol=0)
 
 
-def test_a_model_without_one_says_so(loaded: formats.Model) -> None:
+def test_a_model_without_a_warm_state_says_so(loaded: formats.Model) -> None:
     plain = Embedder(formats.Model(loaded.bilm))
     with pytest.raises(ElmoError, match="`state`: this model has no warm state, or one that belongs to other weights"):
         plain.stream(TEXT, state="warm")
@@ -139,7 +139,7 @@ def test_a_fingerprint_tells_lexicons_apart(name: str, tmp_path: Path) -> None:
     assert fingerprint(formats.load(folder)) != before
 
 
-def test_text_and_files_start_from_it_too(model: Embedder, tmp_path: Path) -> None:
+def test_raw_text_and_files_can_start_from_the_warm_state(model: Embedder, tmp_path: Path) -> None:
     """What a file says of its model covers the state, so that work from another state is not continued."""
     (wanted,) = model.embed([["They", "play", "."]], layers="all", state="warm")
     found = model.embed_text("They play.", tokenizer="ptb", layers="all", state="warm")

@@ -63,7 +63,7 @@ def test_files_hold_what_embed_returns(model: Embedder, folder: Path, ending, la
 
 
 @pytest.mark.parametrize("dtype", [">f4", ">f2", "<f4"])
-def test_the_order_of_bytes_in_hdf5_is_not_that_of_the_processor(folder: Path, dtype: str) -> None:
+def test_hdf5_holds_the_right_numbers_in_either_order_of_bytes(folder: Path, dtype: str) -> None:
     writer = HDF5Writer(folder, VectorLayout(2), np.dtype(dtype), {}, {})
     writer.add([Entry(["a"], np.array([[1, -2.5]], np.float32))])
     writer.finish()

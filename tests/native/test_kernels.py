@@ -370,7 +370,7 @@ def test_nan_in_a_weight_or_a_row_is_not_rounded_to_a_number(level: str, bits: i
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_an_infinite_number_gives_none_of_the_wrong_sign(level: str, sign: int) -> None:
-    """int8 has no infinity, so it gives NaN. It used to give infinity of the wrong sign."""
+    """int8 has no infinity, so it gives NaN."""
     weight, rows = np.float32([[1, 2, 3, 4], [-1, 2, 3, 4]]), np.ones((2, 4), np.float32)
     rows[1, 0] = sign * np.inf
     for precision in PRECISIONS:

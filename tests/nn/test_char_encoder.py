@@ -84,7 +84,7 @@ def test_ids_that_no_word_of_ours_has() -> None:
     np.testing.assert_allclose(found, oracle.token_vectors(characters), atol=1e-12, rtol=0)
 
 
-def test_nan_stays_nan_and_finds_its_way_back() -> None:
+def test_nan_reaches_the_loss_and_the_gradient() -> None:
     """With NaN, no window equals the maximum. The backward pass must still run, so that the loss ends such a run."""
     bilm, _ = build()
     with torch.no_grad():

@@ -103,7 +103,7 @@ def test_files_are_all_that_a_program_needs(pretrained: Path, task: Path, tmp_pa
 
 
 def test_raw_text_is_cut_as_the_models_own(pretrained: Path, tmp_path: Path) -> None:
-    """Unless the call says how to read it, as for a text that is tokenized."""
+    """The call may say how to read it instead, for example as text that is tokenized already."""
     (tmp_path / "raw.txt").write_text("Word1 isn't new. Word3 is.\n" * 20)
     model = load(pretrained)
     model.text = TextConfig("ptb", "paragraphs", lowercase=True)
@@ -302,7 +302,7 @@ def test_a_second_start_continues_and_ends_the_same(
 
 
 @pytest.mark.parametrize("new_softmax", [False, True])
-def test_an_interrupt_ends_it_and_the_same_call_goes_on(
+def test_an_interrupt_ends_a_fine_tuning_and_the_same_call_continues_it(
     pretrained: Path,
     task: Path,
     recipe: Callable[..., Recipe],
@@ -367,7 +367,9 @@ def test_the_command_says_that_it_was_stopped(
     assert json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout) == {"folder": str(folder), "done": False}
 
 
-def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+def test_a_fine_tuning_may_be_made_longer(
+    pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
     """A new softmax is not trained for further steps. A warm state is kept as long as the weights stay the same."""
     model, folder = load(pretrained), tmp_path / "tuned"
     corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)

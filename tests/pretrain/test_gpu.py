@@ -73,7 +73,7 @@ def test_a_frozen_bilm_trains_its_softmax(corpus: Corpus, recipe: Callable[..., 
     assert not torch.equal(run.objective.softmax.weight, before)
 
 
-def test_a_run_begins_with_a_model_that_is_there(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+def test_a_run_may_begin_with_a_model_on_a_gpu(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """The second stage of fine-tuning with a new softmax begins with a model on the GPU. A later start on a CPU accepts
     the same model as the one that the run began with."""
     start = Pretrainer(corpus, tmp_path / "first", recipe(max_steps=3), device="cuda").train()

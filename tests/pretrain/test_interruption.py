@@ -271,7 +271,7 @@ def test_a_run_that_was_stopped_goes_on_in_the_same_process(
 def test_a_run_goes_on_when_nobody_reads_its_progress(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in `elmo pretrain ... 2>&1 | tee log`, after `tee` was killed."""
+    """In `elmo pretrain ... 2>&1 | tee log`, nobody reads it after `tee` was killed."""
     monkeypatch.setattr("elmo.pretrain.reporter.LINE_SECONDS", 0.0)
     reading, writing = os.pipe()
     os.close(reading)

@@ -232,6 +232,6 @@ def test_arrays_are_sentences_too() -> None:
     ],
 )
 def test_what_is_no_sentence_is_refused(sentence: Any, says: str) -> None:
-    """A generator was taken for an empty sentence, since looking for the boundaries had used it up."""
+    """A generator would be used up by looking for the boundaries, and then be taken for an empty sentence."""
     with pytest.raises(ElmoError, match=f"^sentence 1: {says}"):
         list(score_sentences(make_model(), [["a"], sentence]))

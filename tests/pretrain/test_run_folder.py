@@ -129,7 +129,7 @@ def test_a_finished_run_started_again_keeps_what_was_added(
 
 
 def test_the_card_names_a_few_files_of_many(tmp_path: Path) -> None:
-    """The names of tens of thousands made the figures of a model too long to be read again."""
+    """With the names of tens of thousands of files, the figures of a model would be too long to be read again."""
     for number in range(7):
         (tmp_path / f"{number}.txt").write_text("They saw it .\n" * 3)
     facts = text_facts(prepare(str(tmp_path / "*.txt"), tmp_path / "corpus"))

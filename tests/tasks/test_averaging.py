@@ -26,7 +26,7 @@ Recipe = Callable[..., NerRecipe]
 make_trainer = partial(recipes.make_trainer, TASK)
 
 
-def test_it_is_the_weighted_mean_of_all_weights_so_far() -> None:
+def test_an_average_is_the_weighted_mean_of_all_weights_so_far() -> None:
     """After n steps the first weights count 0.9^n and those of step k count 0.1 * 0.9^(n - k)."""
     model = nn.Linear(1, 1, bias=False)
     averages, history = Averages(model, 0.9), [model.weight.item()]

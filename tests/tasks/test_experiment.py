@@ -122,7 +122,7 @@ def test_a_bilm_in_lower_case_reads_lower_case(files: Path, recipe: Recipe) -> N
 def test_a_bilm_that_does_not_know_the_words_is_noted(
     words: str, lowercase: bool, says: bool, files: Path, recipe: Recipe
 ) -> None:
-    """As one of another language does not. Words are looked up as the biLM reads them."""
+    """A biLM of another language is an example. Words are looked up in the case in which the biLM reads them."""
     known = {word for line in (files / "train.conll").read_text().split("\n") for word in line.split()[:1]}
     vocabulary = {"same": known, "other": {"a", "b"}, "lower": {word.lower() for word in known}}[words]
     model = make_model()

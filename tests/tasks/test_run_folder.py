@@ -208,7 +208,7 @@ def test_damaged_numbers_and_rules_are_named(
 
 
 def test_vocabularies_may_be_larger_than_settings(files: Path, recipe: Recipe) -> None:
-    """A list of half a million words is. Spaces stand for them here, which change nothing else."""
+    """A list of half a million words takes more bytes than any settings. Here, spaces at the end take as many."""
     config = make_config(files, recipe(training__max_epochs=1), elmo=None)
     results = Experiment(config).run()
     with (config.folder / "vocabularies.json").open("a") as file:

@@ -23,8 +23,8 @@ def test_shares_contain_one_another(recipe: Recipe, examples: list[NerExample]) 
     assert shares[2] is examples
 
 
-def test_examples_are_drawn_in_the_same_random_order_as_ever() -> None:
-    """Runs from before would go on with other examples if the order changed."""
+def test_examples_are_drawn_in_the_same_random_order_as_by_earlier_versions() -> None:
+    """If the order changed, runs that were started earlier would continue with other examples."""
     assert choose(range(5), 5) == [4, 0, 1, 3, 2]
     assert choose(range(40), 10) == [4, 16, 21, 5, 11, 14, 39, 29, 17, 26]
 

@@ -24,7 +24,9 @@ from make_bilm_hdf5 import make
 pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
 
 
-def test_vectors_of_words_that_were_stored_since_are_named(index_folder: Path, tmp_path: Path) -> None:
+def test_an_error_about_another_model_mentions_vectors_that_were_stored_later(
+    index_folder: Path, tmp_path: Path
+) -> None:
     warmed = formats.load(make(tmp_path / "model")[0])
     warmed.types = StoredTypes.of(["play"], np.zeros((1, 12), np.float32), "", "float16")
     with pytest.raises(ElmoError, match=r"another model \(one without its stored vectors, if 'elmo warm --types' has"):

@@ -319,7 +319,7 @@ def test_spaces_in_words_are_read_as_in_training_text(
 def test_a_bilm_in_lower_case_reads_words_so(
     bilm: Model, vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in all commands, unless the recipe says otherwise."""
+    """All commands do so with such a biLM. A recipe can turn it off."""
     bilm.text = TextConfig(lowercase=True)
     lower = [[word.lower() for word in sentence] for sentence in SENTENCES]
     expected = make(bilm, lowercase=False)(lower).input

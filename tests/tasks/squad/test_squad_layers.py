@@ -155,7 +155,7 @@ def test_the_scores_start_within_their_bound() -> None:
 
 
 def test_words_of_padding_are_not_attended_to() -> None:
-    """However well padding would fit."""
+    """Padding gets no attention, however well its vectors would fit."""
     x, y, x_mask, y_mask = batch()
     attention = BiAttention(6)
     outputs = attention(x, y, x_mask, y_mask)

@@ -263,7 +263,7 @@ def test_lemmas_without_annotation_are_not_learned() -> None:
 
 
 def test_a_treebank_without_lemmas_teaches_none(tmp_path: Path) -> None:
-    """Even if it has a word that is an underscore."""
+    """That holds even if one of its words is an underscore."""
     path = tmp_path / "bare.conllu"
     rows = ("1\tdogs\t_\tNOUN", "2\t_\t_\tPUNCT")
     path.write_text("".join(f"{row}\t_\t_\t0\troot\t_\t_\n" for row in rows) + "\n")
