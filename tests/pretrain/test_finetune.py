@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -310,7 +311,7 @@ def test_an_interrupt_ends_a_fine_tuning_and_the_same_call_continues_it(
     monkeypatch: pytest.MonkeyPatch,
     new_softmax: bool,
 ) -> None:
-    """No stage begins before the one before it is done, and no model is written as if training were done."""
+    """No stage begins before the one before it is done, no model is written too early, and no step is made twice."""
     training, make_step = recipe(max_steps=10).training, Pretrainer.step
 
     def stop_after_three(run: Pretrainer) -> None:
@@ -329,7 +330,10 @@ def test_an_interrupt_ends_a_fine_tuning_and_the_same_call_continues_it(
     assert not (tmp_path / "parts" / "config.json").exists()
     assert (tmp_path / "parts" / "run").exists() != new_softmax
     monkeypatch.setattr(Pretrainer, "step", make_step)
-    assert tune(tmp_path / "parts") == tune(tmp_path / "whole")
+    with mock.patch.object(Pretrainer, "step", autospec=True, side_effect=make_step) as step:
+        tuned = tune(tmp_path / "parts")
+    assert step.call_count == (1 + new_softmax) * 10 - 3
+    assert tuned == tune(tmp_path / "whole")
 
 
 def test_a_signal_while_the_new_softmax_is_saved_ends_it(

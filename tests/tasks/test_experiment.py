@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -253,7 +254,10 @@ def test_a_cache_that_the_disk_cannot_hold_is_refused(
 def test_the_same_experiment_continues(
     num_seeds: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If stopped in the last seed's second epoch, it ends as if it had not been. Once finished, it trains nothing."""
+    """If stopped in the last seed's second epoch, it takes the other steps, and ends as if it had not been stopped.
+
+    Once finished, it trains nothing.
+    """
 
     def scores(results: list[Result]) -> list[Any]:
         return [(result.seed, result.epochs, result.scores) for result in results]
@@ -267,7 +271,9 @@ def test_the_same_experiment_continues(
         assert not experiment.is_done
     last = config.folder if num_seeds == 1 else config.folder / "seed-1"
     assert (last / CHECKPOINT).exists()
-    assert scores(Experiment(config).run()) == scores(wanted)
+    with mock.patch.object(Trainer, "step", autospec=True, side_effect=Trainer.step) as step:
+        assert scores(Experiment(config).run()) == scores(wanted)
+    assert step.call_count == 15 - 7
     assert not (last / CHECKPOINT).exists()
     monkeypatch.setattr(Trainer, "step", None)
     assert scores(Experiment(config).run()) == scores(wanted)
