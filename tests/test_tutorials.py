@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import make_bilm_hdf5
+from elmo.tasks.ner.data import read_conll
 from pages import ROOT, blocks, commands, run_commands
 
 SENTENCES = "They saw a new play on Broadway .\nChildren play in the park .\n"
@@ -134,3 +136,20 @@ def test_the_script_for_scans_rejoins_words_and_drops_headers(tmp_path: Path) ->
     found = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     kept = "".join(f"{wind}: the well-known harbor, {wind}.\n\n" for wind in winds)
     assert found == f"The Harbor\n\n{kept}Another one.\n"
+
+
+def test_spans_of_characters_become_tags_and_spans_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (note,) = [text for text in blocks(page("tasks.md"), "text") if text.startswith("{")]
+    (folder / "notes.jsonl").write_text(note)
+    to_conll, to_spans = blocks(page("tasks.md"), "python")[-2:]
+    exec(to_conll, names := {})
+    sentences = read_conll("notes.conll")
+    assert [len(sentence.tokens) for sentence in sentences] == [7, 2]
+    assert sentences[0].tags == ("O", "O", "O", "B-DOCTOR", "O", "B-PLACE", "O")
+    monkeypatch.setattr("elmo.tasks.load", lambda *_, **__: None)
+    doctor = {"start": 3, "end": 4, "type": "DOCTOR"}
+    monkeypatch.setattr("elmo.tasks.predict", lambda *_, **__: [{"entities": [doctor]}, {"entities": []}])
+    exec(to_spans, names)
+    assert names["spans_of"](json.loads(note)["text"]) == [
+        {"start": 12, "end": 18, "label": "DOCTOR", "text": "Okafor"}
+    ]

@@ -57,6 +57,10 @@ def test_tokens_between_tabs_may_contain_blanks(tmp_path: Path) -> None:
         ),
         ("Espoo\tB-LOC\nNow\tRB\n", r"a\.conll, line 2: 'RB' is not a tag such as O, B-LOC"),
         ("\tO\n", r"a\.conll, line 1: the token is empty"),
+        (
+            '{"text": "In Espoo.", "spans": [[3, 8, "LOC"]]}\n',
+            r"a\.conll, line 1: is JSON; expected a token and its tag",
+        ),
         ("\n\n", r"a\.conll: holds no sentence"),
         ("-DOCSTART- O\n\n", r"a\.conll: holds no sentence"),
         ("Espoo\tO-LOC\n", r"a\.conll, line 1: 'O-LOC' is not a tag"),

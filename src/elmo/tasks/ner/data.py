@@ -11,6 +11,7 @@ from elmo.text.columns import DOCUMENT, Tagged, read_paragraphs, split_columns
 from elmo.wording import counted
 
 _TAG = re.compile(r"O|[BIULES]-.+")
+_JSON_LINE = re.compile(r'\s*\{\s*".*\}\s*')
 
 
 def read_conll(path: str | Path, token_column: int = 0) -> list[Tagged]:
@@ -42,6 +43,12 @@ def read_conll(path: str | Path, token_column: int = 0) -> list[Tagged]:
 
 def _read(path: str | Path, token_column: int) -> Iterator[Tagged]:
     for lines in read_paragraphs(path):
+        number, first = lines[0]
+        if _JSON_LINE.fullmatch(first):
+            raise ElmoError(
+                f"{path}, line {number}: is JSON; expected a token and its tag on each line, and blank lines between "
+                "sentences (docs/tasks.md shows how to make them of spans of characters)"
+            )
         rows = [(number, split_columns(line)) for number, line in lines]
         # A line that begins a document may have other columns than those of tokens.
         words = [(number, columns) for number, columns in rows if DOCUMENT not in columns]
