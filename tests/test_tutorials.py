@@ -153,3 +153,14 @@ def test_spans_of_characters_become_tags_and_spans_again(folder: Path, monkeypat
     assert names["spans_of"](json.loads(note)["text"]) == [
         {"start": 12, "end": 18, "label": "DOCTOR", "text": "Okafor"}
     ]
+
+
+def test_names_are_set_in_spacy(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    monkeypatch.setattr("elmo.tasks.load", lambda *_, **__: None)
+    place = {"start": 3, "end": 4, "type": "LOC"}
+    monkeypatch.setattr("elmo.tasks.predict", lambda _, lines, **__: [{"entities": [place]} for _ in lines])
+    (code,) = [code for code in blocks(page("spacy.md"), "python") if "elmo_names" in code]
+    exec(code, names := {})
+    doc = names["nlp"]("They met in Espoo. \n\n We met in Turku.")
+    assert [(span.text, span.label_) for span in doc.ents] == [("Espoo", "LOC"), ("Turku", "LOC")]
