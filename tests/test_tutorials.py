@@ -138,6 +138,19 @@ def test_the_script_for_scans_rejoins_words_and_drops_headers(tmp_path: Path) ->
     assert found == f"The Harbor\n\n{kept}Another one.\n"
 
 
+def test_headers_that_come_back_in_other_files_are_dropped(folder: Path) -> None:
+    _, script, count = blocks(page("languages.md"), "python")
+    (begins,) = [line for line in script.splitlines(keepends=True) if line.startswith("seen")]
+    (folder / "clean.py").write_text(script.replace(begins, count))
+    (folder / "letters").mkdir()
+    for number, name in enumerate(["Ann", "Eve", "Kate", "Mary", "Sue"]):
+        (folder / "letters" / f"{number}.txt").write_text(f"LETTERS, p. {number}\nDear {name},\n")
+    text = (folder / "letters" / "3.txt").read_text()
+    command = [sys.executable, "clean.py"]
+    found = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    assert found == "Dear Mary,\n"
+
+
 def test_spans_of_characters_become_tags_and_spans_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (note,) = [text for text in blocks(page("tasks.md"), "text") if text.startswith("{")]
     (folder / "notes.jsonl").write_text(note)
