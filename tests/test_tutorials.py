@@ -168,6 +168,19 @@ def test_spans_of_characters_become_tags_and_spans_again(folder: Path, monkeypat
     ]
 
 
+def test_tables_of_pandas_have_all_tokens_and_words(folder: Path) -> None:
+    pytest.importorskip("pyarrow", reason="needs the extra 'parquet'")
+    pytest.importorskip("pandas", reason="needs pandas")
+    (folder / "a.txt").write_text('The house is a " house " .\nIt is null and new .\n')
+    run_commands(["elmo embed en a.txt texts.parquet --layers top", "elmo types en a.txt words.txt --min-count 1"], {})
+    (table,) = [code for code in blocks(page("text.md"), "python") if "pandas" in code]
+    exec(table, names := {})
+    assert names["array"].shape == (2, 384)
+    exec(blocks(page("types.md"), "python")[0], names)
+    assert names["words"].shape == (10, 384)
+    assert {'"', "null"} <= set(names["words"].index)
+
+
 def test_names_are_set_in_spacy(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("spacy", reason="needs the extra 'spacy'")
     monkeypatch.setattr("elmo.tasks.load", lambda *_, **__: None)
