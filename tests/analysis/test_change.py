@@ -263,6 +263,11 @@ def test_dates_are_for_periods_that_need_them() -> None:
         (origins("?", "-"), "decade", "decade: two periods or more are needed, and the .* has none"),
         (origins("1843", "1849", column="written"), "decade", "no column of the metadata is named year or date"),
         (origins("1843", "1849"), "author", "the index has no column 'author'"),
+        (
+            origins("1843", "1849"),
+            "decades",
+            "no column 'decades' of metadata; it has file, date, and from a column of dates also",
+        ),
     ],
 )
 def test_texts_without_periods(found: Origins | None, by: str, says: str) -> None:
