@@ -276,6 +276,10 @@ def test_uses_are_shown_with_their_files_and_metadata_and_filtered_by_them(elmo:
         (["text.index", "--where", "year"], "elmo: 'year': expected a column and a value"),
         (["text.index", "--where", "y=1"], "elmo: the index has no column 'y' of metadata; it has file, year, title"),
         (["text.index", "--where", "year=1"], "elmo: the index has no year '1'; it has 1843"),
+        (
+            ["text.index", "--where", "year=1840-1849"],
+            "elmo: the index has no year '1840-1849' (a range is written 1840..1849); it has 1843",
+        ),
         (["text.txt", "--where", "year=1843"], "elmo: --among, --tag and --where need an index"),
     ):
         code, out, err = elmo(*options, *query[1:])

@@ -39,6 +39,9 @@ CSV = ".csv"
 RANGE, ANY_END = "..", "*"
 """Marks in the wanted values of a column: `1800..1849` is a range, `18*` a beginning."""
 
+_HYPHENATED = re.compile(r"(\d{3,4})[-–](\d{3,4})")
+"""Two years as people write a range of them, which may also be a value of its own."""
+
 YEAR = re.compile(r"^\s*-\d{3,4}(?!\d)|(?<!\d)\d{3,4}(?!\d)")
 """A year: a number of three or four digits. With a minus at the start of the value, it is one before Christ."""
 
@@ -205,7 +208,9 @@ class Origins:
             if not is_wanted.any():
                 named = [one for one in known if one]
                 some = ", ".join(named[:5]) or "none"
-                raise ElmoError(f"the index has no {column} {value!r}; it has {some}{', ...' * (len(named) > 5)}")
+                ends = _HYPHENATED.fullmatch(value)
+                hint = f" (a range is written {ends[1]}..{ends[2]})" if ends else ""
+                raise ElmoError(f"the index has no {column} {value!r}{hint}; it has {some}{', ...' * (len(named) > 5)}")
             mask &= is_wanted[numbers]
         return mask
 
