@@ -367,6 +367,7 @@ def test_only_one_process_writes_a_file(
         (["a.txt", "--similarity", "there.txt", "--senses", "2"], "--similarity and --analogies compare words, and"),
         (["there.txt"], "there.txt: exists already; name another file"),
         (["words.h5"], "words.h5: word vectors are text (.txt or .vec) or gensim's (.kv); name such a file"),
+        (["words.csv"], "words.csv: word vectors are text (.txt or .vec) or gensim's (.kv); name such a file"),
         (["a.txt", "--lowercase"], "is a corpus, whose text is already tokenized; leave out --lowercase"),
         (["a.txt", "--layer", "all"], "all"),
     ],

@@ -24,7 +24,7 @@ KEYED = ".kv"
 BINARY = (".bin", ".model", ".npy", ".npz")
 """Endings of files in which other programs keep word vectors, and which are not text."""
 
-_OTHER_FORMATS = (*COMPRESSED, *BINARY, ".zip", ".h5", ".hdf5", ".parquet")
+_OTHER_FORMATS = (*COMPRESSED, *BINARY, ".zip", ".h5", ".hdf5", ".parquet", ".csv", ".tsv", ".json")
 """Endings of formats that word vectors are not written in. A file of text must not have such a name."""
 
 
