@@ -136,6 +136,15 @@ def test_a_misspelt_verb_is_met_with_a_suggestion(run: Callable[..., Done]) -> N
     assert done.stderr.endswith("Error: No such command 'pretain'. Did you mean 'pretrain'?\n")
 
 
+def test_files_of_a_pattern_without_quotation_marks_are_explained(run: Callable[..., Done], tmp_path: Path) -> None:
+    for name in ("a.txt", "b c.txt"):
+        (tmp_path / name).write_text("A play .\n")
+    hint = "put the pattern in quotation marks"
+    assert hint in run("pretrain", "corpus", "run", "--heldout", "a.txt", "b c.txt").stderr
+    assert hint not in run("pretrain", "corpus", "run", "more").stderr
+    assert hint not in run("pretrain", "corpus", "run", "long" * 100).stderr
+
+
 def test_arguments_in_messages_become_options() -> None:
     assert as_typed("a.h5: exists already; remove it, or pass `overwrite=True`") == (
         "a.h5: exists already; remove it, or pass --overwrite"
