@@ -106,6 +106,8 @@ def test_paths_are_no_downloads(source: str | Path) -> None:
         ("166", "nlpl:166"),
         ("hu", "nlpl:157"),
         ("hungarian", "nlpl:157"),
+        ("allenlp:original", "allennlp:original"),
+        ("rostlabs:seqvec", "rostlab:seqvec"),
     ],
 )
 def test_a_word_that_may_stand_for_a_model(name: str, meant: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 from elmo.errors import ElmoError
@@ -75,6 +76,8 @@ def did_you_mean(source: str | Path) -> str:
             for name, model in published_models().items()
             if word in (name.lower(), name.partition(":")[2].lower(), model.code, model.language.lower())
         ]
+    if not names and ":" in word:  # a path rarely has one, so the name of a published model is misspelt
+        names = get_close_matches(word, published_models(), 1, 0.8)
     return f"; did you mean {' or '.join(names[:3])}? (elmo models lists all)" if names else ""
 
 
