@@ -14,10 +14,11 @@
 #include <atomic>
 #include <cfenv>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
-#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernel.h"
@@ -141,28 +142,48 @@ class Pool {
         return pool;
     }
 
+    // Takes up to `wanted` workers: fewer if the system has no more threads or memory. They take longer, but suffice.
     std::vector<Worker*> take(size_t wanted) {
         std::lock_guard<std::mutex> lock(mutex_);
         std::vector<Worker*> team;
-        while (team.size() < wanted && !idle_.empty()) {
-            team.push_back(idle_.back());
-            idle_.pop_back();
-        }
-        // A thread inherits which signals it takes. A worker must take none: a program that blocks a signal later, to wait
-        // for it, would be killed by one that reached a worker.
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
-            while (team.size() < wanted) team.push_back(new Worker);
-        } catch (const std::system_error&) {  // the system has no more threads; fewer take longer, but suffice
+            team.reserve(wanted);
+            while (team.size() < wanted && !idle_.empty()) {
+                team.push_back(idle_.back());
+                idle_.pop_back();
+            }
+            if (team.size() < wanted) add_new(team, wanted);
+        } catch (const std::exception&) {
         }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
         return team;
     }
 
+    // Starts workers until the team has as many as are wanted.
+    void add_new(std::vector<Worker*>& team, size_t wanted) {
+        // A thread inherits which signals it takes. A worker must take none: a program that blocks a signal later, to
+        // wait for it, would be killed by one that reached a worker.
+        const Blocked signals;
+        while (team.size() < wanted) {
+            idle_.reserve(num_workers_ + 1);  // so that `run`, at its end, never lacks the memory to give workers back
+            team.push_back(new Worker);
+            ++num_workers_;
+        }
+    }
+
+    // All signals are blocked in this thread for the time of a scope.
+    struct Blocked {
+        sigset_t before;
+        Blocked() {
+            sigset_t all;
+            sigfillset(&all);
+            pthread_sigmask(SIG_SETMASK, &all, &before);
+        }
+        ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+    };
+
     std::mutex mutex_;
     std::vector<Worker*> idle_;
+    size_t num_workers_ = 0;  // all that were ever started
 };
 
 }  // namespace elmo
