@@ -243,6 +243,8 @@ def test_convolution_matches_the_windows(level: str, activation: str) -> None:
         ({"ids": np.full((3, 12), 20, np.int32)}, "ids holds 20 to 20, but there are 20 characters"),
         ({"ids": np.full((3, 12), -1, np.int32)}, "ids holds -1 to -1"),
         ({"ids": np.zeros((3, 6), np.int32)}, "ids has 6 columns, but must have 7, the width of the filters, to 255"),
+        ({"ids": np.zeros((3, 0), np.int32)}, "ids has 0 columns"),
+        ({"ids": np.zeros(3, np.int32)}, r"ids is \(3,\), but must have two dimensions"),
         ({"ids": np.zeros((3, 12))}, "ids is float64, but must be int32"),
         ({"lengths": np.full(3, 13, np.int32)}, "lengths holds 13 to 13, but there are 12 columns"),
         ({"lengths": np.zeros(2, np.int32)}, r"lengths is \(2,\), but must be \(3,\)"),

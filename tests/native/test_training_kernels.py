@@ -133,6 +133,25 @@ def test_a_batch_without_steps_runs_nothing(level: str) -> None:
     training_kernels.lstm_backward(*arrays, nothing[16], nothing[2], nothing[6], (None, None))
 
 
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"weight": (0, 6)}, r"weight is \(0, 6\), but must have two dimensions, none of them empty"),
+        ({"weight": (16,)}, r"weight is \(16,\), but must have two dimensions"),
+        ({"cell_before": (4,)}, r"cell_before is \(4,\), but must have two dimensions"),
+        ({"outputs": (4,)}, r"outputs is \(4,\), but must have two dimensions"),
+    ],
+    ids=str,
+)
+def test_a_layer_without_cells_or_a_dimension_is_refused(shapes: dict[str, tuple[int, ...]], message: str) -> None:
+    """Without cells, the backward pass would leave the gradient of `joined` as it was."""
+    usual = {"weight": (16, 6), "cell_before": (1, 4), "outputs": (1, 4), "joined": (1, 6), "gates": (1, 16)}
+    usual |= {"bias": (16,), "cell": (1, 4)}
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in (usual | shapes).items()}
+    with pytest.raises(ValueError, match=message):
+        training_kernels.lstm_forward(**arrays, weight_hr=None, batch_sizes=[1], mixed=None, clips=(None, None))
+
+
 def test_the_clips_of_these_layers_matter() -> None:
     for size, in_size, out_size, clips in LAYERS:
         outputs, cells = (problem := Layer(size, in_size, out_size, clips)).reference(problem.given)

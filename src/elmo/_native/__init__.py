@@ -39,6 +39,7 @@ from elmo._native.arguments import (
     check_lengths,
     clip_limits,
     is_tanh,
+    matrix_shape,
     packed_sizes,
     thread_count,
     weight_shape,
@@ -254,7 +255,7 @@ class Convolution:
         Raises:
             ValueError: If an argument is not as described.
         """
-        rows, columns = ids.shape
+        rows, columns = matrix_shape("ids", ids)
         check_array("out", out, (rows, self.out_dim), written=True)
         alphabet = self._filters[0][0].shape[1]
         check_ids(ids, alphabet, max(len(table) for table, _ in self._filters))
@@ -275,7 +276,7 @@ def highway(products: Array, x: Array, num_threads: int = 1) -> None:
         x: The input, (N, F), which is replaced.
         num_threads: The number of threads, which divide the rows.
     """
-    rows, size = x.shape
+    rows, size = matrix_shape("x", x)
     check_array("products", products, (rows, 2 * size))
     check_array("x", x, (rows, size), written=True)
     if rows:

@@ -30,10 +30,10 @@ def packed_sizes(batch_sizes: Sequence[int]) -> tuple[NDArray[np.int64], int, in
 def check_ids(ids: NDArray[np.int32], alphabet: int, width: int) -> None:
     """Refuse characters or windows that would be read from other memory."""
     check_array("ids", ids, ids.shape, dtype=np.int32)
-    if len(ids) and not 0 <= ids.min() <= ids.max() < alphabet:
-        raise ValueError(f"ids holds {ids.min()} to {ids.max()}, but there are {alphabet} characters")
     if not width <= ids.shape[1] <= 255:
         raise ValueError(f"ids has {ids.shape[1]} columns, but must have {width}, the width of the filters, to 255")
+    if len(ids) and not 0 <= ids.min() <= ids.max() < alphabet:
+        raise ValueError(f"ids holds {ids.min()} to {ids.max()}, but there are {alphabet} characters")
 
 
 def check_lengths(lengths: NDArray[np.int32], ids: NDArray[np.int32]) -> None:
@@ -49,6 +49,20 @@ def is_tanh(activation: str) -> bool:
     if activation not in ("relu", "tanh"):
         raise ValueError(f"activation is {activation!r}, but must be 'relu' or 'tanh'")
     return activation == "tanh"
+
+
+def is_bf16(products: NDArray[Any]) -> bool:
+    """Return whether products are bf16, and refuse types that there are no kernels for."""
+    if products.dtype.name not in ("float32", "uint16"):
+        raise ValueError(f"products of {products.dtype}: there are kernels for float32 and for bf16 in uint16")
+    return products.dtype == np.uint16
+
+
+def matrix_shape(name: str, matrix: NDArray[Any]) -> tuple[int, int]:
+    """Return the shape of an array that must have two dimensions, and may be empty."""
+    if matrix.ndim != 2:
+        raise ValueError(f"{name} is {matrix.shape}, but must have two dimensions")
+    return matrix.shape[0], matrix.shape[1]
 
 
 def weight_shape(name: str, weight: Array) -> tuple[int, int]:

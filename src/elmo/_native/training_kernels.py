@@ -19,11 +19,14 @@ from elmo._native.arguments import (
     check_ids,
     check_lengths,
     clip_limits,
+    is_bf16,
     is_tanh,
+    matrix_shape,
     packed_sizes,
     table_shape,
     thread_count,
     threads_of,
+    weight_shape,
 )
 
 Array = NDArray[np.float32]
@@ -58,7 +61,7 @@ def find_maxima(
     Raises:
         ValueError: If an argument is not as described.
     """
-    (width, alphabet, filters), (rows, columns) = table_shape("table", table), ids.shape
+    (width, alphabet, filters), (rows, columns) = table_shape("table", table), matrix_shape("ids", ids)
     check_array("table", table, (width, alphabet, filters))
     check_array("bias", bias, (filters,))
     check_array("places", places, (rows, filters), written=True, dtype=np.uint8)
@@ -99,7 +102,7 @@ def add_to_table(
     Raises:
         ValueError: If an argument is not as described.
     """
-    (width, alphabet, filters), (rows, columns) = table_shape("d_table", d_table), ids.shape
+    (width, alphabet, filters), (rows, columns) = table_shape("d_table", d_table), matrix_shape("ids", ids)
     stride, tanh = _check_features("out", out, rows, filters, offset), is_tanh(activation)
     check_array("d_out", d_out, (rows, stride))
     check_array("places", places, (rows, filters), dtype=np.uint8)
@@ -163,8 +166,8 @@ def highway_backward(
 
 def _check_highway(products: Products, bias: Array, x: Array) -> tuple[int, int, bool]:
     """Check what a highway's two directions have in common, and return N, F and whether the products are bf16."""
-    rows, size = x.shape
-    bf16 = _is_bf16(products)
+    rows, size = matrix_shape("x", x)
+    bf16 = is_bf16(products)
     check_array("products", products, (rows, 2 * size), dtype=products.dtype)
     check_array("bias", bias, (2 * size,))
     check_array("x", x, (rows, size))
@@ -296,7 +299,8 @@ def lstm_backward(
 
 def _lstm_widths(cell_before: Array, weight: Array, outputs: Array) -> tuple[int, int, int]:
     """Return H, I + P and P of a layer."""
-    size, width, out_size = cell_before.shape[1], weight.shape[1], outputs.shape[1]
+    (_, size), (_, out_size) = matrix_shape("cell_before", cell_before), matrix_shape("outputs", outputs)
+    _, width = weight_shape("weight", weight)
     if width < out_size:  # the hidden state would lie before the row
         raise ValueError(f"weight has {width} columns, fewer than the {out_size} of the hidden state")
     return size, width, out_size
@@ -337,7 +341,7 @@ def softmax(
     Raises:
         ValueError: If an argument is not as described.
     """
-    rows, columns = products.shape
+    rows, columns = matrix_shape("products", products)
     check_array("products", products, (rows, columns), written=True, dtype=products.dtype)
     check_array("bias", bias, (columns,))
     check_array("target_scores", target_scores, (rows,))
@@ -348,29 +352,23 @@ def softmax(
     # An index beyond the row would be written to.
     if rows and not -1 <= own.min() <= own.max() < columns:
         raise ValueError(f"own holds {own.min()} to {own.max()}, but there are {columns} columns")
-    bf16 = _is_bf16(products)
+    bf16 = is_bf16(products)
     arrays = products, bias, target_scores, own, losses, target_probs, d_bias
     if rows:
         extension().run_softmax(*arrays, rows, columns, bf16, len(d_bias), _level())
 
 
-def _is_bf16(products: NDArray[Any]) -> bool:
-    """Return whether products are bf16, and raise ValueError for types that there are no kernels for."""
-    if products.dtype.name not in ("float32", "uint16"):
-        raise ValueError(f"products of {products.dtype}: there are kernels for float32 and for bf16 in uint16")
-    return products.dtype == np.uint16
-
-
 def _check_features(name: str, features: Array, rows: int, filters: int, offset: int) -> int:
     """Refuse features (N, F) without the columns of the filters, and return F."""
-    check_array(name, features, (rows, features.shape[-1]))
-    if not 0 <= offset <= features.shape[1] - filters:
-        raise ValueError(f"{name} has {features.shape[1]} columns, but {filters} filters begin at column {offset}")
-    return features.shape[1]
+    _, columns = matrix_shape(name, features)
+    check_array(name, features, (rows, columns))
+    if not 0 <= offset <= columns - filters:
+        raise ValueError(f"{name} has {columns} columns, but {filters} filters begin at column {offset}")
+    return columns
 
 
 def _training_precision(products: Products, widths: tuple[int, ...]) -> int:
-    if not _is_bf16(products):
+    if not is_bf16(products):
         return precision_code("float32")
     if any(width % 2 for width in widths):  # two numbers of bf16 are one word
         raise ValueError(f"products of bf16 need even widths, but these are {widths}")
