@@ -253,12 +253,12 @@ def test_the_softmax_of_training_follows_its_definition(level: str, columns: int
     powers[np.flatnonzero(own >= 0), own[own >= 0]] = 0
     total = powers.sum(axis=1) + np.exp(targets.astype(np.float64))
     for num_threads in (1, 2):
-        products, losses, shares = scores.copy(), np.empty(5, np.float32), np.empty(5, np.float32)
+        products, losses, target_probs = scores.copy(), np.empty(5, np.float32), np.empty(5, np.float32)
         d_bias = np.zeros((num_threads, columns), np.float32)
-        training_kernels.softmax(products, bias, targets, own, losses, shares, d_bias)
+        training_kernels.softmax(products, bias, targets, own, losses, target_probs, d_bias)
         np.testing.assert_allclose(products, powers / total[:, None], rtol=0, atol=5e-7)
         np.testing.assert_allclose(losses, np.log(total) - targets, rtol=0, atol=2e-6)
-        np.testing.assert_allclose(shares, np.exp(targets) / total, rtol=0, atol=5e-7)
+        np.testing.assert_allclose(target_probs, np.exp(targets) / total, rtol=0, atol=5e-7)
         np.testing.assert_allclose(d_bias.sum(axis=0), (powers / total[:, None]).sum(axis=0), rtol=0, atol=1e-6)
 
 

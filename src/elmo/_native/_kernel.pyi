@@ -91,7 +91,7 @@ def run_softmax(
     target_scores: Array,
     own: NDArray[np.int64],
     losses: Array,
-    target_shares: Array,
+    target_probs: Array,
     d_bias: Array,
     rows: int,
     columns: int,
