@@ -7,16 +7,15 @@
 #include <Python.h>
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "gil.h"
 #include "kernel.h"
 #include "pool.h"
 #include "processor.h"
@@ -51,41 +50,6 @@ struct Buffer {
     }
     float* floats() const { return static_cast<float*>(view.buf); }
 };
-
-// What keeps threads from asking for the GIL when Python ends.
-//
-// Until Python 3.14, a thread that asks for the GIL then is ended by unwinding its stack. Frames of C++ do not survive
-// that: some can't be unwound, some only by another unwinder than Python's, and the others would release Python's objects
-// without the GIL. So such threads wait for the end of the process instead, as Python's own do from 3.14 on.
-std::atomic<bool> is_ending{false};
-std::atomic<size_t> asking{0};  // threads that have found that Python isn't ending, and ask for the GIL
-pthread_t ending_thread;        // the one that ends Python, and may still compute; set before `is_ending`
-
-// The GIL is released for the time of a scope.
-struct Released {
-    PyThreadState* state = PyEval_SaveThread();
-    Released() = default;
-    Released(const Released&) = delete;
-    ~Released() {
-        asking.fetch_add(1);
-        if (is_ending.load() && !pthread_equal(pthread_self(), ending_thread)) {
-            asking.fetch_sub(1);
-            for (;;) pause();
-        }
-        PyEval_RestoreThread(state);
-        asking.fetch_sub(1);
-    }
-};
-
-// Called before Python ends. No thread asks for the GIL any more when it returns: those that did have got it.
-PyObject* end(PyObject*, PyObject*) {
-    ending_thread = pthread_self();
-    is_ending.store(true);
-    PyThreadState* state = PyEval_SaveThread();
-    spin_until([] { return asking.load() == 0; });
-    PyEval_RestoreThread(state);
-    Py_RETURN_NONE;
-}
 
 // Memory for the rows that each of `threads` threads encodes, for products with either weight. It is not zeroed:
 // threads that divide the rows use only a part of theirs, and what is never written takes no pages of memory.
@@ -231,6 +195,15 @@ void for_rows(Py_ssize_t rows, Py_ssize_t threads, const std::function<void(Rang
     });
 }
 
+// A weight of training, packed for one call; null if there is none.
+std::unique_ptr<Packed> pack_once(const Buffer& weight, size_t columns, size_t depth, bool gates, Precision precision,
+                                  const Kernels& kernels, Packed::Source source = Packed::AS_IT_IS) {
+    if (!weight.view.buf) return nullptr;
+    std::unique_ptr<Packed> packed(new Packed(weight.floats(), columns, depth, gates, precision, kernels, source));
+    packed->for_one_call = true;
+    return packed;
+}
+
 PyObject* run_lstm_forward(PyObject*, PyObject* args) {
     Buffer weight, weight_hr, bias, batch_sizes, cell_before, joined, gates, cell, mixed, outputs;
     Py_ssize_t size, width, out_size, steps, threads;
@@ -239,23 +212,19 @@ PyObject* run_lstm_forward(PyObject*, PyObject* args) {
     const char* level;
     if (!PyArg_ParseTuple(args, "y*z*y*y*y*w*w*w*z*w*nnnnffins", &weight.view, &weight_hr.view, &bias.view,
                           &batch_sizes.view, &cell_before.view, &joined.view, &gates.view, &cell.view, &mixed.view,
-                           &outputs.view, &size, &width, &out_size, &steps, &cell_clip, &proj_clip,
-                          &precision, &threads, &level))
+                          &outputs.view, &size, &width, &out_size, &steps, &cell_clip, &proj_clip, &precision,
+                          &threads, &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
     {
         Released gil;
-        Packed packed(weight.floats(), 4 * size, width, true, Precision(precision), *kernels);
-        packed.for_one_call = true;
-        std::unique_ptr<Packed> projection;
-        if (weight_hr.view.buf)
-            projection.reset(new Packed(weight_hr.floats(), out_size, size, false, Precision(precision), *kernels));
-        if (projection) projection->for_one_call = true;
+        const auto packed = pack_once(weight, 4 * size, width, true, Precision(precision), *kernels);
+        const auto projection = pack_once(weight_hr, out_size, size, false, Precision(precision), *kernels);
         const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
-        const LSTMForwardCall call{&packed, projection.get(), static_cast<size_t>(out_size), cell_clip, proj_clip, sizes,
-                                   static_cast<size_t>(steps), bias.floats(), cell_before.floats(), joined.view.buf,
-                                   gates.floats(), cell.floats(), mixed.view.buf, outputs.floats()};
+        const LSTMForwardCall call{packed.get(), projection.get(), static_cast<size_t>(out_size), cell_clip, proj_clip,
+                                   sizes, static_cast<size_t>(steps), bias.floats(), cell_before.floats(),
+                                   joined.view.buf, gates.floats(), cell.floats(), mixed.view.buf, outputs.floats()};
         Pool::instance().run(std::min<size_t>(threads, sizes[0]), [&](size_t thread, size_t count, Barrier&) {
             kernels->lstm_forward(call, thread, count);
         });
@@ -264,8 +233,8 @@ PyObject* run_lstm_forward(PyObject*, PyObject* args) {
 }
 
 PyObject* run_lstm_backward(PyObject*, PyObject* args) {
-    Buffer weight, weight_hr, batch_sizes, cell_before, gates, cell, outputs, d_outputs, d_cells, d_cell, d_gates, d_out,
-        d_joined;
+    Buffer weight, weight_hr, batch_sizes, cell_before, gates, cell, outputs;
+    Buffer d_outputs, d_cells, d_cell, d_gates, d_out, d_joined;
     Py_ssize_t size, width, out_size, steps, threads;
     float cell_clip, proj_clip;
     int precision;
@@ -279,20 +248,16 @@ PyObject* run_lstm_backward(PyObject*, PyObject* args) {
     if (!kernels) return nullptr;
     {
         Released gil;
-        Packed packed(weight.floats(), width, 4 * size, false, Precision(precision), *kernels,
-                            Packed::TRANSPOSED_INTERLEAVED);
-        packed.for_one_call = true;
-        std::unique_ptr<Packed> projection;
-        if (weight_hr.view.buf)
-            projection.reset(new Packed(weight_hr.floats(), size, out_size, false, Precision(precision), *kernels,
-                                        Packed::TRANSPOSED));
-        if (projection) projection->for_one_call = true;
+        const auto packed = pack_once(weight, width, 4 * size, false, Precision(precision), *kernels,
+                                      Packed::TRANSPOSED_INTERLEAVED);
+        const auto projection = pack_once(weight_hr, size, out_size, false, Precision(precision), *kernels,
+                                          Packed::TRANSPOSED);
         const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
-        const LSTMBackwardCall call{&packed, projection.get(), static_cast<size_t>(size), static_cast<size_t>(out_size),
-                                    cell_clip, proj_clip, sizes, static_cast<size_t>(steps), cell_before.floats(),
-                                    gates.floats(), cell.floats(), outputs.floats(),
-                                    d_outputs.floats(), d_cells.floats(), d_cell.floats(), d_gates.view.buf,
-                                    d_out.view.buf, d_joined.floats()};
+        const LSTMBackwardCall call{packed.get(), projection.get(), static_cast<size_t>(size),
+                                    static_cast<size_t>(out_size), cell_clip, proj_clip, sizes,
+                                    static_cast<size_t>(steps), cell_before.floats(), gates.floats(), cell.floats(),
+                                    outputs.floats(), d_outputs.floats(), d_cells.floats(), d_cell.floats(),
+                                    d_gates.view.buf, d_out.view.buf, d_joined.floats()};
         Pool::instance().run(std::min<size_t>(threads, sizes[0]), [&](size_t thread, size_t count, Barrier&) {
             kernels->lstm_backward(call, thread, count);
         });
@@ -327,7 +292,8 @@ PyObject* run_windows(PyObject*, PyObject* args) {
     int tanh;
     const char* level;
     if (!PyArg_ParseTuple(args, "y*y*y*y*w*z*nnnnnnnpns", &table.view, &bias.view, &ids.view, &lengths.view, &out.view,
-                          &places.view, &rows, &columns, &width, &alphabet, &filters, &stride, &offset, &tanh, &threads, &level))
+                          &places.view, &rows, &columns, &width, &alphabet, &filters, &stride, &offset, &tanh,
+                          &threads, &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
@@ -345,9 +311,9 @@ PyObject* run_windows_backward(PyObject*, PyObject* args) {
     Py_ssize_t rows, columns, width, alphabet, filters, stride, offset, threads;
     int tanh;
     const char* level;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*w*w*nnnnnnnpns", &out.view, &d_out.view, &ids.view, &places.view, &d_table.view,
-                          &d_bias.view, &rows, &columns, &width, &alphabet, &filters, &stride, &offset, &tanh, &threads,
-                          &level))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*w*nnnnnnnpns", &out.view, &d_out.view, &ids.view, &places.view,
+                          &d_table.view, &d_bias.view, &rows, &columns, &width, &alphabet, &filters, &stride, &offset,
+                          &tanh, &threads, &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
@@ -404,13 +370,14 @@ PyObject* run_adam_rows(PyObject*, PyObject* args) {
     float share, share_of_square, step_size, epsilon;
     const char* level;
     if (!PyArg_ParseTuple(args, "w*w*w*y*y*nnffffns", &weight.view, &average.view, &average_square.view, &rows.view,
-                          &gradient.view, &count, &width, &share, &share_of_square, &step_size, &epsilon, &threads, &level))
+                          &gradient.view, &count, &width, &share, &share_of_square, &step_size, &epsilon, &threads,
+                          &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
     const AdamRowsCall call{static_cast<size_t>(width), static_cast<const int64_t*>(rows.view.buf), gradient.floats(),
-                            weight.floats(), average.floats(), average_square.floats(), share, share_of_square, step_size,
-                            epsilon};
+                            weight.floats(), average.floats(), average_square.floats(), share, share_of_square,
+                            step_size, epsilon};
     for_rows(count, threads, [&](Range range, size_t) { kernels->adam_rows(call, range); });
     Py_RETURN_NONE;
 }
