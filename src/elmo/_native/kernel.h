@@ -54,8 +54,8 @@ struct Packed {
         TRANSPOSED,             // as (depth, columns)
         TRANSPOSED_INTERLEAVED  // the same, and its depth holds the gates of cells, which the other operand interleaves
     };
-    // With `gates`, a block holds the same columns of the four gates, which are columns / 4 apart in the weight. The sums
-    // of a tile are then all that a cell needs for its step, which follows while they are in registers.
+    // With `gates`, a block holds the same columns of the four gates, which are columns / 4 apart in the weight. The
+    // sums of a tile are then all that a cell needs for its step, which follows while they are in registers.
     Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, const Kernels& kernels,
            Source source = AS_IT_IS);
     ~Packed();
@@ -67,8 +67,8 @@ struct Packed {
     Packed(Precision precision, size_t columns, size_t depth) : precision(precision), columns(columns), depth(depth) {}
 };
 
-// Gives a process memory of its own for weights that are packed for one call: at first, and after a fork, which may copy
-// the lock of the old memory while another thread holds it.
+// Gives a process memory of its own for weights that are packed for one call: at first, and after a fork, which may
+// copy the lock of the old memory while another thread holds it.
 void renew_kept_memory();
 
 struct Range { size_t begin, end; };
@@ -114,8 +114,8 @@ inline size_t gate_place(size_t k, size_t size) {
     return k / run * 4 * run + k % run;
 }
 
-// One layer in training over a packed batch of N tokens, of H cells and P outputs. The rows of `joined` are the input of
-// a token and the hidden state before it, side by side. Products are float32, or bf16 as uint16_t.
+// One layer in training over a packed batch of N tokens, of H cells and P outputs. The rows of `joined` are the input
+// of a token and the hidden state before it, side by side. Products are float32, or bf16 as uint16_t.
 struct LSTMForwardCall {
     const Packed *weight, *weight_hr;  // (4H, I + P) as gates, and (P, H) or null without a projection
     size_t out_size;                   // P
@@ -142,8 +142,8 @@ struct LSTMBackwardCall {
     float* d_joined;                   // (N, I + P)
 };
 
-// The cross-entropies of rows. Each row has its own target besides the K words that all rows share. If that target is one
-// of these words, its column is left out.
+// The cross-entropies of rows. Each row has its own target besides the K words that all rows share. If that target is
+// one of these words, its column is left out.
 struct SoftmaxCall {
     size_t columns;  // K
     bool bf16;

@@ -59,8 +59,8 @@ struct BF16 {
     }
     static inline Sum add(Sum sum, const I* weight, const I* word) {
 #if !defined(HAS_BF16)
-        // A bf16 is the upper half of a float32: shifting or masking unpacks both numbers of a word, which takes as long
-        // as multiplying them. So this saves memory and its bandwidth, not arithmetic.
+        // A bf16 is the upper half of a float32: shifting or masking unpacks both numbers of a word, which takes as
+        // long as multiplying them. So this saves memory and its bandwidth, not arithmetic.
         sum = (F)(*weight << 16) * (F)(*word << 16) + sum;
         return (F)(*weight & -65536) * (F)(*word & -65536) + sum;
 #elif LANES == 4
@@ -74,8 +74,8 @@ struct BF16 {
 
 struct Int8 {
     typedef I Sum;
-    // A row's numbers become integers up to LARGEST in size. x86 multiplies unsigned bytes with signed ones, so ADDED is
-    // added to each. The sums are then too large by ADDED times the sum of the column, which packing has stored. Arm
+    // A row's numbers become integers up to LARGEST in size. x86 multiplies unsigned bytes with signed ones, so ADDED
+    // is added to each. The sums are then too large by ADDED times the sum of the column, which packing has stored. Arm
     // multiplies signed bytes.
 #if LANES == 4 || defined(HAS_VNNI)
     static constexpr int32_t LARGEST = 127, ADDED = LANES == 4 ? 0 : 128, MOST_WEIGHT = 0;

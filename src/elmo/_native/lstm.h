@@ -1,8 +1,8 @@
 // A projected LSTM layer in training, forward and backward over a whole packed batch; part of kernel_body.h.
 //
 // The gates of a step are computed from [input; hidden state before], which lie side by side in one row, by one product
-// with both weights. While the sums of a tile are in registers, the cells are computed from them, so that the sums never
-// reach memory. The backward pass does the same with the product that gives the gradient of the cells' outputs.
+// with both weights. While the sums of a tile are in registers, the cells are computed from them, so that the sums
+// never reach memory. The backward pass does the same with the product that gives the gradient of the cells' outputs.
 //
 // Threads divide the rows of the batch and never wait for each other: a row's steps depend on that row alone.
 // Products are of float32, or of bf16, two numbers to a word; all else is float32.

@@ -20,8 +20,8 @@ namespace {
 
 constexpr size_t HUGE_PAGE = size_t{1} << 21;
 
-// Memory of weights that were packed for one call, kept for the next: training packs its weights at each step, and would
-// ask the system for fresh pages each time. Weights of inference are given back when their model is dropped.
+// Memory of weights that were packed for one call, kept for the next: training packs its weights at each step, and
+// would ask the system for fresh pages each time. Weights of inference are given back when their model is dropped.
 class Kept {
   public:
     static Kept& instance() { return *current(); }
@@ -52,7 +52,8 @@ class Kept {
     }
 
   private:
-    static constexpr size_t MOST = 8;  // blocks: what a step packs for two directions, two weights each, forward and back
+    // Blocks: what a step packs for two directions, two weights each, forward and back.
+    static constexpr size_t MOST = 8;
 
     Kept() { blocks_.reserve(MOST); }  // so that `give`, which destructors call, never allocates
     static Kept*& current() {
@@ -69,8 +70,8 @@ size_t rounded_up(size_t bytes) {
     return ceil_div(std::max<size_t>(bytes, 1), alignment) * alignment;
 }
 
-// Aligned to 64 bytes, as kernels load whole registers. It is on huge pages where it fills some: the kernels run through
-// megabytes at every step, and would look up a page for every 4 KB.
+// Aligned to 64 bytes, as kernels load whole registers. It is on huge pages where it fills some: the kernels run
+// through megabytes at every step, and would look up a page for every 4 KB.
 void* allocate(size_t bytes) {
     bytes = rounded_up(bytes);
     if (void* memory = Kept::instance().take(bytes)) return memory;
@@ -92,8 +93,8 @@ T* allocate_zeros(size_t count) {
     return static_cast<T*>(memory);
 }
 
-// The largest sum of weights that have one sign and are added up in the same 16 bits: those of `at_once` words, the first
-// two numbers of each word apart from its last two.
+// The largest sum of weights that have one sign and are added up in the same 16 bits: those of `at_once` words, the
+// first two numbers of each word apart from its last two.
 template <class At>
 float most_together(size_t depth, size_t at_once, const At& at) {
     float most = 0, sums[2][2];  // [half of a word][sign]

@@ -123,8 +123,8 @@ class Pool {
         // results would depend on their number.
         std::fenv_t mode;
         std::fegetenv(&mode);
-        // Nothing may throw while workers use the variables of this call. Two words are stored in a std::function itself,
-        // where more would need memory, which can run out.
+        // Nothing may throw while workers use the variables of this call. Two words are stored in a std::function
+        // itself, where more would need memory, which can run out.
         const auto part = [&](size_t i) {
             std::fesetenv(&mode);
             job(i, count, barrier);

@@ -1,7 +1,7 @@
 // What this processor is: which kernels run on it, best first, and whether Intel made it.
 //
-// x86 processors are asked by CPUID. Compilers offer __builtin_cpu_supports for this, but that of zig 0.17, which compiles
-// the published wheels, finds nothing.
+// x86 processors are asked by CPUID. Compilers offer __builtin_cpu_supports for this, but that of zig 0.17, which
+// compiles the published wheels, finds nothing.
 
 #pragma once
 

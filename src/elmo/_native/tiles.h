@@ -4,9 +4,9 @@
 // with a tile of a weight, and adds the products to a tile of sums. In a tile of a weight, a row is one word of 16
 // columns, which is a vector of a group as it is packed anyway.
 //
-// Even and odd numbers are summed apart within a tile, and subnormals count as 0, so the sums differ from those of other
-// instructions by rounding. Hence all bf16 products are made of tiles, those of a single row too: the result for a row
-// must not depend on how many others are in its batch.
+// Even and odd numbers are summed apart within a tile, and subnormals count as 0, so the sums differ from those of
+// other instructions by rounding. Hence all bf16 products are made of tiles, those of a single row too: the result for
+// a row must not depend on how many others are in its batch.
 
 namespace elmo {
 namespace {
@@ -40,8 +40,8 @@ template <class Finish>
 void product_of_tiles(const Packed& weight, const Operand& x, size_t count, Range blocks, Range groups,
                       const Finish& finish) {
     if (count == 0) return;  // no tile is empty
-    // Setting the shapes clears all tiles, so it is done once. All tiles have the same number of rows; hence the last may
-    // begin with rows that are done already. The end of the depth has two tiles of its own, 6 and 7.
+    // Setting the shapes clears all tiles, so it is done once. All tiles have the same number of rows; hence the last
+    // may begin with rows that are done already. The end of the depth has two tiles of its own, 6 and 7.
     const size_t rows = ceil_div(count, ceil_div(count, TILE)), rest = (groups.end - groups.begin) % TILE;
     TileShapes shapes;
     for (size_t v = 0; v < VECTORS; ++v) shapes.set(v, rows, LANES);
