@@ -1,6 +1,6 @@
 // The kernels themselves, compiled once for each instruction set: a kernel_*.cpp names the set and includes this.
 //
-// LANES is the number of float32 in a register, MAX_ROWS how many rows times four sums fit the registers.
+// LANES is the number of float32 in a register, MAX_ROWS that of rows whose sums, four vectors each, fit the registers.
 // HAS_BF16 and HAS_VNNI (on Arm, HAS_DOT) say that there are instructions for products of bf16 and of int8, HAS_TILES
 // that those of bf16 are made of tiles.
 //
@@ -264,20 +264,20 @@ struct Write {
 struct Step {
     const float* gates;
     float *cell, *mixed;
-    size_t size, row_step;  // H, and how many rows of the batch lie between two of ours
+    size_t size, every;  // H, and the distance between two of our rows in the batch
     float cell_clip;
 
     void prefetch(size_t, size_t, size_t) const {}
     inline void row(size_t block, size_t row, const F* values) const {
         const size_t column = block * LANES, valid = size - column;
-        const float* gate = gates + row * row_step * 4 * size + column;
-        float* at = cell + row * row_step * size + column;
+        const float* gate = gates + row * every * 4 * size + column;
+        float* at = cell + row * every * size + column;
         F c = load(at, valid);
         F sums[VECTORS];
         for (size_t v = 0; v < VECTORS; ++v) sums[v] = values[v] + load(gate + v * size, valid);
         const F m = step(sums[0], sums[1], sums[2], sums[3], c, cell_clip);
         store(at, c, valid);
-        store(mixed + row * row_step * size + column, m, valid);
+        store(mixed + row * every * size + column, m, valid);
     }
 };
 
