@@ -102,12 +102,15 @@ bool has_feature(const char* name) {
 std::vector<const Kernels*> find_supported() {
     std::vector<const Kernels*> found;
 #if defined(__aarch64__)
+    // Old compilers leave out the kernels that these choose (kernel.h).
 #if defined(__linux__)
-    const bool dot = getauxval(AT_HWCAP) & HWCAP_ASIMDDP, bf16 = getauxval(AT_HWCAP2) & HWCAP2_BF16;
+    const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+    [[maybe_unused]] const bool dot = first & HWCAP_ASIMDDP, bf16 = second & HWCAP2_BF16;
 #elif defined(__APPLE__)
-    const bool dot = has_feature("hw.optional.arm.FEAT_DotProd"), bf16 = has_feature("hw.optional.arm.FEAT_BF16");
+    [[maybe_unused]] const bool dot = has_feature("hw.optional.arm.FEAT_DotProd");
+    [[maybe_unused]] const bool bf16 = has_feature("hw.optional.arm.FEAT_BF16");
 #else
-    const bool dot = false, bf16 = false;
+    [[maybe_unused]] const bool dot = false, bf16 = false;
 #endif
 #if defined(HAS_NEON_BF16)
     if (dot && bf16) found.push_back(&neon_bf16);
