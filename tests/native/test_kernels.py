@@ -623,6 +623,13 @@ def test_an_unknown_precision_is_refused() -> None:
         _native.Linear(np.zeros((2, 2), np.float32), None, "float16")
 
 
+def test_a_processor_without_kernels_has_no_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "LEVELS", [])
+    assert _native.available() == frozenset()
+    with pytest.raises(ValueError, match="is not built, does not support this processor, or ELMO_NATIVE=0 is set"):
+        _native.Linear(np.zeros((2, 2), np.float32), None, "float32")
+
+
 def test_environment_turns_the_kernels_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELMO_NATIVE", "0")
     assert _native.available() == frozenset()

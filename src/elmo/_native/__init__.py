@@ -73,7 +73,8 @@ def available() -> frozenset[str]:
 def precision_code(precision: str) -> int:
     """Return the number by which the extension knows a precision, and refuse one that is not available."""
     if precision not in available():
-        usable = ", ".join(sorted(available())) or "none: the module is not built, or ELMO_NATIVE=0 is set"
+        none = "none: the module is not built, does not support this processor, or ELMO_NATIVE=0 is set"
+        usable = ", ".join(sorted(available())) or none
         raise ValueError(f"precision {precision!r} is not among those of this machine's native kernels ({usable})")
     return _PRECISIONS.index(precision)
 
