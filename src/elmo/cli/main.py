@@ -128,8 +128,7 @@ def main() -> None:
         # In its standalone mode, click would catch exceptions and exit by its own rules.
         cli.main(prog_name="elmo", standalone_mode=False)
     except click.ClickException as error:
-        error.message += _hint_on_patterns(error)
-        error.show()
+        _with_hint_on_patterns(error).show()
         sys.exit(2)
     except click.Abort:  # Ctrl-C, unless the verb handles it itself
         sys.exit("elmo: stopped")
@@ -150,17 +149,18 @@ def main() -> None:
         sys.exit(1)
 
 
-def _hint_on_patterns(error: click.ClickException) -> str:
-    """Return what to do if the shell has put the files of a pattern in its place where one argument is expected."""
+def _with_hint_on_patterns(error: click.ClickException) -> click.ClickException:
+    """Return an error that says what to do if the shell has put the files of a pattern in place of one argument."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None or not error.message.startswith("Got unexpected extra argument"):
-        return ""
+        return error
     # Click joins the arguments by spaces, which names may have, too. So they are looked for among those typed. They may
     # be anything, and `Path.is_file` would raise an error for those that are too long for a name.
     files = [name for name in sys.argv[1:] if name in error.message and os.path.isfile(name)]  # noqa: PTH113
     if not files or " task " in context.command_path:  # files of tasks are named one by one
-        return ""
-    return "; if these are the files of a pattern such as *.txt, put the pattern in quotation marks"
+        return error
+    hint = "if these are the files of a pattern such as *.txt, put the pattern in quotation marks"
+    return click.UsageError(f"{error.message}; {hint}", context)
 
 
 def _sentence(error: ElmoError | OSError) -> str:
