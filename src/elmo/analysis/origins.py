@@ -163,6 +163,12 @@ class Origins:
         row = self._rows[file] if self.columns else ()
         return Origin(self.files[file], line, dict(zip(self.columns, row, strict=False)))
 
+    def require_column(self, column: str, *, or_else: str = "") -> None:
+        """Raise an ElmoError unless the metadata has this column, or it is "file". `or_else` ends the message."""
+        if column not in (FILE, *self.columns):
+            known = ", ".join([FILE, *self.columns])
+            raise ElmoError(f"the index has no column {column!r} of metadata; it has {known}{or_else}")
+
     def values(self, column: str) -> tuple[list[str], NDArray[np.int32]]:
         """Return the value of each sentence in a column of the metadata, or its file in the column "file".
 
@@ -173,14 +179,12 @@ class Origins:
         Raises:
             ElmoError: If there is no such column.
         """
+        self.require_column(column)
         if column == FILE:
             of_files: Sequence[str] = self.files
-        elif column in self.columns:
+        else:
             number = self.columns.index(column)
             of_files = [row[number] if row else "" for row in self._rows]
-        else:
-            known = ", ".join([FILE, *self.columns])
-            raise ElmoError(f"the index has no column {column!r} of metadata; it has {known}")
         distinct, numbers = np.unique(np.array(of_files, dtype=object), return_inverse=True)
         return distinct.tolist(), numbers.astype(np.int32)[self._places[:, 0]]
 

@@ -85,11 +85,8 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
                 f"no column of the metadata is named {' or '.join(DATES)}; name the one with the dates "
                 f"(it has {', '.join(origins.columns)})"
             )
-    elif by not in (FILE, *origins.columns):
-        raise ElmoError(
-            f"the index has no column {by!r} of metadata; it has {', '.join((FILE, *origins.columns))}, and from a "
-            f"column of dates also {', '.join(LENGTHS)}"
-        )
+    else:
+        origins.require_column(by, or_else=f", and from a column of dates also {', '.join(LENGTHS)}")
     values, of_sentence = origins.values(column)
     # A column "century" may also hold "19th" and the like alone, which are names of periods and no dates.
     if by in LENGTHS and (column != by or any(YEAR.search(value) for value in values)):
