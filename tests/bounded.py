@@ -23,7 +23,7 @@ def assert_refused(source: Path, *parts: str) -> None:
 
 @contextmanager
 def bounded_memory() -> Iterator[None]:
-    """Check that the process never needs `MEMORY` more than at the start, whichever library asks for it.
+    """Check that the memory of the process grows by less than `MEMORY`, no matter which library takes it.
 
     Only Linux can tell, since elsewhere the highest use so far can't be reset.
     """

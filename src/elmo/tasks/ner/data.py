@@ -12,6 +12,7 @@ from elmo.wording import counted
 
 _TAG = re.compile(r"O|[BIULES]-.+")
 _JSON_LINE = re.compile(r'\s*\{\s*".*\}\s*')
+"""A line that is an object of JSON, with the quotation mark of its first key, since a brace alone may be a token."""
 
 
 def read_conll(path: str | Path, token_column: int = 0) -> list[Tagged]:
