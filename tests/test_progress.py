@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import sys
 
 import pytest
 
 from elmo.progress import show_progress
-
-
-class Terminal(io.StringIO):
-    """Text that is shown on a terminal."""
-
-    encoding = "utf-8"  # otherwise tqdm draws with #
-
-    def isatty(self) -> bool:
-        return True
+from terminal import Terminal
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import StaticVectors
 from elmo.text.columns import Tagged
+from terminal import Terminal
 
 TABLE = Table(
     "Scores",
@@ -319,6 +320,16 @@ def test_wsd_counts_the_papers_four_sets_and_all(model: Embedder, tmp_path: Path
     monkeypatch.setattr(representations, "evaluate_wsd", evaluate_wsd)
     rows = representations.analyze_wsd(model, semcor, few, FIRST, tmp_path, "m").tables[0].here
     assert list(rows) == ["senseval2", "senseval3", representations.ALL]
+
+
+def test_progress_is_shown_while_a_model_reads(model: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    probe_pos(model, make_tagged(5, 0), make_tagged(5, 1), make_tagged(5, 2), 1)
+    evaluate_wsd(model, make_annotated(9, 0), {"x": make_annotated(3, 1)}, FIRST)
+    shown = terminal.getvalue()
+    assert "embedding: " in shown
+    assert "of 5 sentences" in shown
+    assert "learning senses: " in shown
 
 
 # --- neighbors

@@ -147,6 +147,7 @@ def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
     ("arguments", "says"),
     [
         (["model", "text.txt", "out.txt"], "elmo: out.txt: the ending selects the format"),
+        (["model", "text.txt", "text.txt"], "elmo: text.txt: is no file of vectors; after the text, name the file"),
         (["model", "none.txt", "out.h5"], "elmo: none.txt: no such file"),
         (["nothing", "text.txt", "out.h5"], "elmo: nothing: no such file or folder"),
         (["model", "text.txt", "out.h5", "--layers", "last"], "'last' is none of all, top, mean, token"),

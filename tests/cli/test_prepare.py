@@ -102,6 +102,7 @@ def test_text_is_read_from_standard_input(tmp_path):
     ("arguments", "message"),
     [
         (["text.txt", "text.txt"], "text.txt: exists already"),
+        ([".", "corpus"], ".: exists already, and is no corpus; choose another folder"),
         (["corpus", "none.txt"], "none.txt: no such file"),
         (["corpus", "text.txt", "--vocabulary", "v.txt", "--min-count", 3], "--min-count: has no effect when --vocab"),
     ],

@@ -22,6 +22,7 @@ from elmo.analysis.vectors import Vectors
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
+from elmo.progress import show_progress
 from elmo.text.columns import Tagged
 
 MAX_STEPS = 100
@@ -155,7 +156,9 @@ def embed_tokens(embedder: Embedder, sentences: Sequence[Tagged], layer: Layers)
     """Embed all tokens, (N, D), sentence after sentence. `layer` is any choice that gives one vector per token."""
     weights = single_layer_weights(layer, embedder.num_layers)
     none = np.empty((0, embedder.width), np.float32)
-    return np.concatenate([none, *embedder.stream([sentence.tokens for sentence in sentences], layers=weights)])
+    texts = [sentence.tokens for sentence in sentences]
+    embedded = show_progress("embedding", "sentences", len(texts), embedder.stream(texts, layers=weights))
+    return np.concatenate([none, *embedded])
 
 
 def all_tags(sentences: Sequence[Tagged]) -> list[str]:

@@ -16,6 +16,7 @@ from elmo.analysis.wsd_data import Annotated, Instance, Target, require_instance
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.errors import ElmoError
+from elmo.progress import show_progress
 
 FIRST_SENSE = "first sense"
 """Name of the baseline in tables: the sense that WordNet lists first, whatever the sentence."""
@@ -166,7 +167,8 @@ def _learn(
     for place, (instance, _) in enumerate(pairs):
         places[instance.target].append(place)
     lemmas = {target: _Lemma(found, [pairs[place][1] for place in found]) for target, found in places.items()}
-    known = only(semcor, lambda instance: instance.target in lemmas and bool(instance.senses))
+    read = show_progress("learning senses", "sentences", None, semcor)
+    known = only(read, lambda instance: instance.target in lemmas and bool(instance.senses))
     for instance, vectors in embed_instances(embedder, known):
         lemmas[instance.target].learn(np.tensordot(mixes, vectors, 1), instance.senses)
     return lemmas.values()

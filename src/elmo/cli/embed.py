@@ -133,7 +133,7 @@ def command(
     If the command is interrupted, the same command continues where it stopped. Standard input has to be given again
     from its start, and with --state carry the work starts again.
     """
-    from elmo.embed.writers import check_target
+    from elmo.embed.writers import ENDINGS, check_target
     from elmo.text.reading import expand
 
     # Everything that can be refused without the model is refused before it is loaded.
@@ -143,6 +143,8 @@ def command(
         raise ElmoError("--all, --top and --average are other names for values of --layers; pass only one of them")
     if named:
         layers = named[0]
+    if output.is_file() and output.suffix.lower() not in ENDINGS:
+        raise ElmoError(f"{output}: is no file of vectors; after the text, name the file to be written")
     check_target(output, overwrite)
     is_parquet = output.suffix.lower() == ".parquet"
     if ids and not is_parquet:

@@ -88,7 +88,7 @@ def command(
     """
     from elmo.text.choice import note_on_sentences
     from elmo.text.conllu import layout_by_name
-    from elmo.text.prepare import prepare, require_no_file
+    from elmo.text.prepare import prepare, require_corpus_or_nothing
     from elmo.text.reading import expand
     from elmo.text.tokenizers import language_of
     from elmo.text.vocabulary import Vocabulary
@@ -100,7 +100,7 @@ def command(
     strange = next((word for word in words if not word.strip() or " " in word or "\t" in word), None)
     if strange is not None:
         raise ElmoError(f"{vocabulary_file}: {strange!r} is not a word; give one on each line, without its count")
-    require_no_file(folder)
+    require_corpus_or_nothing(folder)
     paths = expand(inputs)
     text = text or layout_by_name(paths)
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:

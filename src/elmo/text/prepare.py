@@ -363,30 +363,30 @@ def _without_names(facts: dict[str, Any]) -> dict[str, Any]:
     return facts | {"source": {key: value for key, value in facts.get("source", {}).items() if key != "inputs"}}
 
 
-def require_no_file(folder: Path) -> None:
-    """Raise ElmoError if the folder for a corpus is a file: probably the text, because the folder was forgotten."""
-    if folder.is_file():
+def require_corpus_or_nothing(folder: Path) -> None:
+    """Raise ElmoError if there is anything other than a corpus at the place for a corpus."""
+    if (folder / DESCRIPTION).is_file() or not os.path.lexists(folder):
+        return
+    if folder.is_file():  # probably the text, because the folder was forgotten
         raise ElmoError(f"{folder}: exists already, as a file; name the folder of the corpus first, and then the text")
-
-
-def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
-    """Open `folder` if it is a corpus that was made from the same text and settings; refuse anything else."""
-    if (folder / DESCRIPTION).is_file():
-        found = read_description(folder)
-        is_same = _without_names(found) == _without_names(found | facts)
-        if facts["made_of"] is not None and is_same:
-            corpus = Corpus.open(folder)
-            corpus.verify()  # "already complete" must not be said of a damaged corpus
-            return corpus
-        raise ElmoError(
-            f"{folder}: exists already, as a corpus of other text or settings; remove it, or choose another folder for "
-            "the corpus"
-        )
-    require_no_file(folder)
     if folder.is_dir() and not any(folder.iterdir()):
         raise ElmoError(f"{folder}: exists already, and is empty; remove it, or choose another folder for the corpus")
     # Not "remove it": it may be the folder of the user's texts.
     raise ElmoError(f"{folder}: exists already, and is no corpus; choose another folder for the corpus")
+
+
+def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
+    """Open `folder` if it is a corpus that was made from the same text and settings; refuse anything else."""
+    require_corpus_or_nothing(folder)
+    found = read_description(folder)
+    if facts["made_of"] is not None and _without_names(found) == _without_names(found | facts):
+        corpus = Corpus.open(folder)
+        corpus.verify()  # "already complete" must not be said of a damaged corpus
+        return corpus
+    raise ElmoError(
+        f"{folder}: exists already, as a corpus of other text or settings; remove it, or choose another folder for the "
+        "corpus"
+    )
 
 
 def is_made_of(folder: Path, path: Path) -> bool:

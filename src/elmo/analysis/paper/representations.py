@@ -35,6 +35,7 @@ from elmo.analysis.wsd_data import Annotated, Target
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
+from elmo.progress import show_progress
 from elmo.tasks.common.static_vectors import StaticVectors
 from elmo.text.columns import Tagged
 from elmo.training.run_folder import checksum_of_examples
@@ -153,7 +154,7 @@ def _told_apart(text: Sequence[Annotated]) -> set[str]:
 def _separations(embedder: Embedder, semcor: Sequence[Annotated], words: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return how often the nearest use has the same sense, in percent, by word and layer."""
     rows: dict[str, dict[str, float]] = {}
-    for word in words:
+    for word in show_progress("comparing uses", "words", len(words), words):
         found = {
             layer_name(layer): separation(gather_uses(embedder, semcor, word, layer))
             for layer in range(embedder.num_layers)
