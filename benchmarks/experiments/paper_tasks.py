@@ -73,6 +73,7 @@ WIKIGOLD = ("ner/wikineural_val.conll.xz", "ner/wikineural_test.conll.xz", "ner/
 SST5 = parts("sst5/{}.txt.xz")
 NLI = ("nli/train.jsonl.xz", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz")
 PROPBANK = parts("srl/propbank_ewt_{}.gold_conll.xz")
+ONTOGUM = parts("coref/ontogum_{}.conll.xz")
 SQUAD = (
     "squad/squadshifts_new_wiki.json.xz#40:,squad/squadshifts_amazon_reviews.json.xz,squad/squadshifts_reddit.json.xz",
     "squad/squadshifts_new_wiki.json.xz#:40",
@@ -106,7 +107,8 @@ SHORT_SRL = (
     "training.clip_norm=null",  # this and the next as in the recipe when the records were made
     "training.clip_value=1.0",
 )
-SHORT_COREF = ("max_sentences=20", "training.max_epochs=20", "training.patience=5")
+SHORT_DOCUMENTS = ("max_sentences=20",)
+SHORT_COREF = (*SHORT_DOCUMENTS, "training.max_epochs=20", "training.patience=5")
 SHORT_SQUAD = ("training.max_minutes=170",)
 
 CAPTIONS = "snli-captions"
@@ -130,7 +132,8 @@ PLANS = (
     Plan("propbank10", "srl", PROPBANK, seeds=3, settings=SRL_TENTH, reduced=SHORT_SRL),
     Plan("propbank1", "srl", PROPBANK, seeds=3, settings=SRL_HUNDREDTH, reduced=SHORT_SRL),
     Plan("propbank0.1", "srl", PROPBANK, seeds=3, settings=SRL_THOUSANDTH, reduced=SHORT_SRL),
-    Plan("ontogum", "coref", parts("coref/ontogum_{}.conll.xz"), seeds=3, reduced=SHORT_COREF),
+    Plan("ontogum", "coref", ONTOGUM, seeds=3, reduced=SHORT_COREF),
+    Plan("ontogum-long", "coref", ONTOGUM, seeds=3, settings=SHORT_DOCUMENTS, is_default=False),
     Plan("litbank", "coref", parts("coref/litbank_{}.conll.xz"), seeds=3, reduced=SHORT_COREF),
     Plan("squad", "squad", SQUAD, seeds=3, reduced=SHORT_SQUAD),
 )

@@ -103,6 +103,7 @@ NOTES = {
     "propbank1": "the same, trained on a hundredth of its training set, which an epoch repeats ten times.",
     "propbank0.1": "the same, trained on a thousandth of its training set, which an epoch repeats a hundred times.",
     "ontogum": "texts that are not in OntoNotes, annotated by its scheme (Zhu et al. 2021).",
+    "ontogum-long": "the same, trained until the dev score had not risen for ten epochs, as in the published recipe.",
     "litbank": "beginnings of novels (Bamman et al. 2020), with clusters of a single mention; the text of `en` may "
     "hold some of them.",
     "squad": "trained on SQuADShifts (Miller et al. 2020): 19,688 questions about Amazon reviews and Reddit, and 914 "
