@@ -154,6 +154,16 @@ def test_an_index_is_on_the_disk_before_it_has_its_name(
     assert [path.name for path in folder.rglob("*") if path.is_file() and path.stat().st_ino not in synced] == []
 
 
+def test_an_index_of_many_long_tags_opens_again(model: Embedder, tmp_path: Path) -> None:
+    """All tags are in its description, which is larger than other files of settings may be."""
+    tags = [f"{number}{'x' * 2**20}" for number in range(4)]
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"word\t{tag}\n" for tag in tags), encoding="utf-8")
+    for was_there in (False, True):
+        assert build_index(model, [str(text)], tmp_path / "index", tagged="columns").was_there is was_there
+    assert ContextIndex(tmp_path / "index", model).tag_names == tuple(tags)
+
+
 def test_a_kill_after_all_is_put_together_does_not_stop_another_text(
     model: Embedder, text: str, tmp_path: Path, monkeypatch
 ) -> None:

@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 from elmo.analysis.neighbors import TYPES_AT_ONCE
 from elmo.analysis.origins import Origins
 from elmo.analysis.search import vectors as stored
-from elmo.analysis.search.folder import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
+from elmo.analysis.search.folder import (
+    DESCRIPTION,
+    FORMAT,
+    PARTS,
+    TRAINED,
+    WORDS,
+    find_description,
+    is_index,
+    part_name,
+)
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
 from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.analysis.vectors import unit
@@ -188,8 +197,8 @@ def _size_of(folder: Path) -> int:
 
 def _is_of(folder: Path, facts: dict[str, Any]) -> bool:
     """Return whether the description of the index contains these facts."""
-    known = cast("dict[str, Any]", read_json(folder / DESCRIPTION))
-    return facts.items() <= known.items()
+    known = find_description(folder)
+    return known is not None and facts.items() <= known.items()
 
 
 def _has_same_tags(folder: Path, other: Path) -> bool:

@@ -18,6 +18,9 @@ DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss",
 FORMAT_PREFIX = "elmo-index-"
 FORMAT = f"{FORMAT_PREFIX}1"
 
+LARGEST_DESCRIPTION = 64 << 20
+"""The largest description that is read, in bytes. It holds the tags of a text, of which there may be `MAX_TAGS`."""
+
 
 def part_name(number: int) -> str:
     """Return the name of file `number` of vectors."""
@@ -26,7 +29,7 @@ def part_name(number: int) -> str:
 
 def is_index(folder: str | Path) -> bool:
     """Return whether the description in this folder says that it is an index built by `elmo index`."""
-    return _find_description(Path(folder)) is not None
+    return find_description(Path(folder)) is not None
 
 
 def read_index_description(folder: Path) -> dict[str, Any]:
@@ -37,7 +40,7 @@ def read_index_description(folder: Path) -> dict[str, Any]:
     """
     if not folder.exists():
         raise ElmoError(f"{folder}: no such folder")
-    facts = _find_description(folder)
+    facts = find_description(folder)
     if facts is None:
         raise ElmoError(f"{folder}: is not an index (it has no {DESCRIPTION} of one); build one with 'elmo index'")
     if facts["format"] != FORMAT:
@@ -116,9 +119,9 @@ class OpenIndex:
         return type(self), self._arguments
 
 
-def _find_description(folder: Path) -> dict[str, Any] | None:
+def find_description(folder: Path) -> dict[str, Any] | None:
     """Read the description of an index of any format version, or return None if there is none."""
     path = folder / DESCRIPTION
-    facts: Any = read_json(path) if path.is_file() else None
+    facts: Any = read_json(path, LARGEST_DESCRIPTION) if path.is_file() else None
     is_ours = isinstance(facts, dict) and str(cast("dict[str, Any]", facts).get("format")).startswith(FORMAT_PREFIX)
     return cast("dict[str, Any]", facts) if is_ours else None
