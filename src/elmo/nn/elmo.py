@@ -1,6 +1,6 @@
 """The layer that task models use: a biLM and one or more scalar mixes of its layers (Peters et al. 2018, sec. 3.3)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypedDict, cast
 
 import torch
@@ -135,45 +135,35 @@ class ElmoModule(nn.Module):
         return torch.stack([mix.penalty(strength) for mix in self.mixes if isinstance(mix, ScalarMix)]).sum()
 
     def _layers(self, inputs: Tensor | None, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
-        """Return all layers (L+1, B, T+2, D), the lengths (B,) with boundaries, and the axes that B stands for."""
+        """Return all layers (L+1, B, T+2, D), the lengths (B,) with boundaries, and the axes that B stands for.
+
+        They start from the carried state if there is one, and the state after them is carried if the module does so.
+        """
+        encoder = self.bilm.token_encoder
         if word_inputs is not None:
             require_numbers(word_inputs)
         if self.words is None or word_inputs is None or not self.words.holds(word_inputs):
             inputs = require_batch(inputs)
-            return *self._layers_of_characters(inputs.flatten(0, -3)), inputs.shape[:-2]
-        return *self._layers_of_words(self.words, word_inputs.flatten(0, -2)), word_inputs.shape[:-1]
-
-    def _layers_of_characters(self, characters: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all layers (L+1, B, T+2, D) of characters (B, T, C), and the lengths (B,) with boundaries."""
-        begin, end = boundary_words(self.bilm.token_encoder, characters)
-        bounded, lengths = add_boundaries(characters, (characters > 0).any(dim=2), begin, end)
-        # Padding becomes one more type, whose vector is computed and never read.
-        types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)
-        tokens = tokens.view(bounded.shape[:2])
-        return self._run(len(bounded), lambda state: self.bilm(types, tokens, lengths.cpu(), state)), lengths
-
-    def _layers_of_words(self, words: "WordCache", numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same as `_layers_of_characters` for words given as numbers (B, T)."""
-        bounded, lengths = add_boundaries(numbers.long(), numbers > 0, *words.boundaries)
-        vectors, places = words.look_up(bounded, self.bilm.token_encoder)
-        run = self.bilm.contextualize
-        return self._run(len(bounded), lambda state: run(vectors, places, lengths.cpu(), state)), lengths
-
-    def _run(self, batch_size: int, run: Callable[[BiLMState | None], tuple[Tensor, BiLMState]]) -> Tensor:
-        """Compute layers by `run`, from the carried state if there is one, and carry the state after them.
-
-        Args:
-            batch_size: The number of rows, B.
-            run: Computes the layers and the state after them, given the state before them.
-        """
+            leading, characters = inputs.shape[:-2], inputs.flatten(0, -3)
+            begin, end = boundary_words(encoder, characters)
+            bounded, lengths = add_boundaries(characters, (characters > 0).any(dim=2), begin, end)
+            # Padding becomes one more type, whose vector is computed and never read.
+            types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)
+            tokens = tokens.view(bounded.shape[:2])
+            run = self.bilm
+        else:
+            leading, numbers = word_inputs.shape[:-1], word_inputs.flatten(0, -2)
+            bounded, lengths = add_boundaries(numbers.long(), numbers > 0, *self.words.boundaries)
+            types, tokens = self.words.look_up(bounded, encoder)
+            run = self.bilm.contextualize  # which takes the vectors of types
         # The state is not a buffer, so it is not moved or cast with the module.
         weight = next(self.bilm.parameters())
         before = None if self._state is None else to_device(self._state, weight.device, weight.dtype)
-        layers, after = run(None if before is None else first_rows(before, batch_size))
+        layers, after = run(types, tokens, lengths.cpu(), None if before is None else first_rows(before, len(tokens)))
         if self.stateful:
             # Without its graph: otherwise every batch would lead back to the first one.
             self._state = replace_rows(before, detach(after))
-        return layers
+        return layers, lengths, leading
 
 
 class WordCache(nn.Module):
