@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from elmo.pretrain.checkpoint import has_checkpoint
@@ -15,23 +14,14 @@ AUTO = "auto"
 """The name that stands for a recipe chosen by the length of the text."""
 
 
-@dataclass(frozen=True)
-class _Size:
-    """A recipe for texts of fewer than `below` tokens, and the settings that are changed in it for them."""
-
-    below: float
-    name: str
-    changes: Mapping[str, object] = field(default_factory=dict[str, object])
-
-
-_SIZES = (
-    _Size(60_000, "little"),
-    _Size(2_000_000, "little", {"training.n_epochs": 10, "training.average": 0.0}),
-    _Size(10_000_000, "mini"),
-    _Size(float("inf"), "en"),
+_SIZES: tuple[tuple[float, str, Mapping[str, object]], ...] = (
+    (60_000, "little", {}),
+    (2_000_000, "little", {"training.n_epochs": 10, "training.average": 0.0}),
+    (10_000_000, "mini", {}),
+    (float("inf"), "en", {}),
 )
-"""From the shortest texts to the longest. The first limit was measured on texts of 22,000 to 120,000 tokens
-(docs/lab-notes.md)."""
+"""From the shortest texts to the longest: a recipe for texts of fewer than so many tokens, and the settings that are
+changed in it for them. The first limit was measured on texts of 22,000 to 120,000 tokens (docs/lab-notes.md)."""
 
 
 def choose_recipe(
@@ -57,9 +47,9 @@ def choose_recipe(
         The recipe, and one line that says what was chosen and why.
     """
     num_predictions = num_tokens + num_sentences
-    size = next(size for size in _SIZES if num_tokens < size.below)
+    below, name, changes = next(size for size in _SIZES if num_tokens < size[0])
     precision = {} if gains_by_bf16 else {"training.precision": "float32"}
-    recipe = load_pretraining_recipe(size.name, {**size.changes, **precision, **settings})
+    recipe = load_pretraining_recipe(name, {**changes, **precision, **settings})
     if (folder / RECIPE).exists() and has_checkpoint(folder / CHECKPOINTS):
         own = str(folder / RECIPE)
         # A limit of steps says nothing about a model of other sizes: that of `en` would end a run of `mini` too early.
@@ -68,9 +58,9 @@ def choose_recipe(
         limits = {f"training.{key}": getattr(limited, key) for key in ("max_steps", "max_minutes")}
         recipe = load_pretraining_recipe(own, {**limits, **settings})
         return recipe, f"recipe {own}, with which the run was begun; {_end_of(recipe.training, num_predictions)}"
-    bound = "" if size.below == float("inf") else f" (fewer than {size.below:,.0f})"
+    bound = "" if below == float("inf") else f" (fewer than {below:,.0f})"
     return recipe, (
-        f"recipe {size.name}, chosen for {num_tokens:,} tokens{bound}; {recipe.bilm.width} wide with "
+        f"recipe {name}, chosen for {num_tokens:,} tokens{bound}; {recipe.bilm.width} wide with "
         f"{recipe.lstm.dim} cells, dropout {recipe.training.dropout:g}, {recipe.training.precision}, "
         f"{_end_of(recipe.training, num_predictions)}"
     )
