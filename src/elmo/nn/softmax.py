@@ -10,7 +10,7 @@ There are two ways around that:
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -141,7 +141,10 @@ def draw_negatives(num_words: int, num_negatives: int, generator: np.random.Gene
     seen = np.zeros(num_words, dtype=bool)
     kept: list[NDArray[np.int64]] = []
     num_kept = num_tries = 0
-    for draws in _log_uniform_draws(num_words, num_negatives, generator):
+    while num_kept < num_negatives:
+        # By inverting the distribution function. The exponential may round up to num_words + 1.
+        draws = np.exp(generator.random(num_negatives) * math.log(num_words + 1)).astype(np.int64) - 1
+        draws = np.minimum(draws, num_words - 1)
         # Blocks of draws give the same sample as single draws: of each word only its first occurrence counts, in the
         # order of drawing, until there are enough. `num_tries` then counts the draws up to the last one that was kept.
         unique, first = np.unique(draws, return_index=True)
@@ -149,18 +152,8 @@ def draw_negatives(num_words: int, num_negatives: int, generator: np.random.Gene
         kept.append(draws[new])
         seen[draws[new]] = True
         num_kept += len(new)
-        if num_kept == num_negatives:
-            num_tries += int(new[-1]) + 1 if len(new) else 0
-            break
-        num_tries += len(draws)
+        num_tries += int(new[-1]) + 1 if num_kept == num_negatives else len(draws)
     return Negatives(torch.from_numpy(np.concatenate(kept)), num_tries)
-
-
-def _log_uniform_draws(num_words: int, size: int, generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    """Yield blocks of draws with repetition, without end, by inverting the distribution function."""
-    while True:
-        draws = np.exp(generator.random(size) * math.log(num_words + 1)).astype(np.int64) - 1
-        yield np.minimum(draws, num_words - 1)  # the exponential may round up to num_words + 1
 
 
 class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
