@@ -53,7 +53,8 @@ class TypeCache:
         num_bytes: int = CACHE_BYTES,
         stored: StoredTypes | None = None,
     ) -> None:
-        self.encode, self._stored = encode, stored
+        self.encode = encode
+        self._stored = [] if stored is None else [stored]
         self._width = width
         self._generation_size = max(1, num_bytes // (4 * width + _ENTRY_BYTES) // 2)
         self._young, self._old = _Generation(self._generation_size, width), _Generation(0, width)
@@ -76,7 +77,7 @@ class TypeCache:
             found, new = self._young.read(words)
             if new:
                 new_words = [words[index] for index in new]
-                found[new] = vectors = self._old_or_encoded(new_words)
+                found[new] = vectors = self._look_up(new_words, [self._old, *self._stored])
                 self._keep(new_words, vectors)
         return found
 
@@ -84,18 +85,13 @@ class TypeCache:
         """Replace the lock, in a process that a fork has made while it may have been held."""
         self._lock = threading.Lock()
 
-    def _old_or_encoded(self, words: Sequence[str]) -> Array:
-        found, unknown = self._old.read(words)
-        if unknown:
-            found[unknown] = self._stored_or_encoded([words[index] for index in unknown])
-        return found
-
-    def _stored_or_encoded(self, words: Sequence[str]) -> Array:
-        if self._stored is None:
+    def _look_up(self, words: Sequence[str], places: Sequence[_Generation | StoredTypes]) -> Array:
+        """Return the vectors of words from the first of the places that has them, and encode those that none has."""
+        if not places:
             return self.encode(words)
-        found, unknown = self._stored.read(words)
+        found, unknown = places[0].read(words)
         if unknown:
-            found[unknown] = self.encode([words[index] for index in unknown])
+            found[unknown] = self._look_up([words[index] for index in unknown], places[1:])
         return found
 
     def _keep(self, words: Sequence[str], vectors: Array) -> None:
