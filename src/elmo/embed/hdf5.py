@@ -68,10 +68,12 @@ class HDF5Writer:
     def finish(self) -> list[str]:
         """Describe the data sets, and store `sentence_to_index`. If that is too long, return a note that says so."""
         pooled = self._layout.pooled
+        *apart, width = self._layout.pooled_shape
+        shapes = ((*apart, length, width) for block in self._stored_lengths() for length in block.tolist())
         self._data.truncate()
         describe_data_sets(
             self._data,
-            iter([(self._count, *self._layout.pooled_shape)]) if pooled else self._shapes(),
+            iter([(self._count, *self._layout.pooled_shape)]) if pooled else shapes,
             1 if pooled else self._count,
             self._dtype,
             POOLED if pooled else "",
@@ -84,18 +86,19 @@ class HDF5Writer:
         self._index.seek(0)
         with h5py.File(self._path, "r+", locking=False) as file:
             facts = {name: _fixed(fact) if isinstance(fact, str) else fact for name, fact in self._facts.items()}
-            file.attrs.update({**facts, "num_sentences": self._count, "num_tokens": self._num_tokens()})
+            num_tokens = sum(int(block.sum()) for block in self._stored_lengths())
+            file.attrs.update({**facts, "num_sentences": self._count, "num_tokens": num_tokens})
             if is_short:
                 file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())[0] = self._index.read()
         if is_short:
             return []
         return [f"{INDEX} is left out: it would take {size >> 20} MB; entries are in the text's order"]
 
-    def _num_tokens(self) -> int:
+    def _stored_lengths(self) -> Iterator[NDArray[np.int32]]:
+        """Yield the lengths of all sentences, block by block."""
         self._lengths.seek(0)
-        return sum(
-            int(np.frombuffer(block, np.int32).sum()) for block in iter(lambda: self._lengths.read(4 * BLOCK), b"")
-        )
+        while block := self._lengths.read(4 * BLOCK):
+            yield np.frombuffer(block, np.int32)
 
     def _reserve(self, size: int) -> None:
         """Reserve `size` more bytes on the disk, since HDF5's library ends the process if the disk is full."""
@@ -107,13 +110,6 @@ class HDF5Writer:
     def close(self) -> None:
         """Close the files, whether they are complete or not."""
         close_all(*self._files)
-
-    def _shapes(self) -> Iterator[tuple[int, ...]]:
-        """Yield the shape of each data set, from the stored lengths of the sentences."""
-        *apart, width = self._layout.pooled_shape
-        self._lengths.seek(0)
-        while block := self._lengths.read(4 * BLOCK):
-            yield from ((*apart, length, width) for length in np.frombuffer(block, np.int32).tolist())
 
 
 def _fixed(text: str) -> NDArray[Any]:
