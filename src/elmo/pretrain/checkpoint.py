@@ -113,7 +113,7 @@ def row_tensors(state: BiLMState, streams: list[Streams]) -> dict[str, Tensor]:
     return tensors
 
 
-def save_pretraining_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: PretrainingProgress) -> Path:
+def save_pretraining_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: PretrainingProgress) -> None:
     """Write a checkpoint, and remove all but the newest two.
 
     A checkpoint appears under its name only when it is complete.
@@ -122,9 +122,6 @@ def save_pretraining_checkpoint(folder: Path, tensors: Mapping[str, Tensor], pro
         folder: The folder of checkpoints, which is created if it does not exist.
         tensors: All tensors of the run, with the rows of all processes.
         progress: The progress of the run, whose step names the file.
-
-    Returns:
-        The path of the checkpoint.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for half in folder.glob(".step-*.partial"):  # left by a process that was killed while it wrote
@@ -138,7 +135,6 @@ def save_pretraining_checkpoint(folder: Path, tensors: Mapping[str, Tensor], pro
         raise
     for old in _all(folder)[:-_KEPT]:
         old.unlink()
-    return path
 
 
 def has_checkpoint(folder: Path) -> bool:
