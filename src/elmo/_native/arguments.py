@@ -80,11 +80,11 @@ def table_shape(name: str, table: Array) -> tuple[int, int, int]:
     return table.shape[0], table.shape[1], table.shape[2]
 
 
-def threads_of(name: str, sums: Array) -> int:
+def threads_of(d_bias: Array) -> int:
     """Return the number of threads that add to an array with a row for each, which must not be empty."""
-    if not len(sums):
-        raise ValueError(f"{name} has no rows, but must have one for each thread")
-    return len(sums)
+    if not len(d_bias):
+        raise ValueError("d_bias has no rows, but must have one for each thread")
+    return len(d_bias)
 
 
 def check_depth(name: str, depth: int, precision: str) -> None:

@@ -67,8 +67,7 @@ def find_maxima(
     check_array("places", places, (rows, filters), written=True, dtype=np.uint8)
     check_ids(ids, alphabet, width)
     check_lengths(lengths, ids)
-    stride, tanh = _check_features("out", out, rows, filters, offset), is_tanh(activation)
-    check_array("out", out, (rows, stride), written=True)
+    stride, tanh = _check_features(out, rows, filters, offset, written=True), is_tanh(activation)
     if rows:
         sizes = rows, columns, width, alphabet, filters, stride, offset
         threads = thread_count(num_threads)
@@ -103,7 +102,7 @@ def add_to_table(
         ValueError: If an argument is not as described.
     """
     (width, alphabet, filters), (rows, columns) = table_shape("d_table", d_table), matrix_shape("ids", ids)
-    stride, tanh = _check_features("out", out, rows, filters, offset), is_tanh(activation)
+    stride, tanh = _check_features(out, rows, filters, offset), is_tanh(activation)
     check_array("d_out", d_out, (rows, stride))
     check_array("places", places, (rows, filters), dtype=np.uint8)
     check_array("d_table", d_table, (width, alphabet, filters), written=True)
@@ -158,7 +157,7 @@ def highway_backward(
     check_array("d_out", d_out, (rows, size))
     check_array("d_products", d_products, (rows, 2 * size), written=True, dtype=products.dtype)
     check_array("d_x", d_x, (rows, size), written=True)
-    check_array("d_bias", d_bias, (threads_of("d_bias", d_bias), 2 * size), written=True)
+    check_array("d_bias", d_bias, (threads_of(d_bias), 2 * size), written=True)
     arrays = products, bias, x, d_out, d_products, d_x, d_bias
     if rows:
         extension().run_highway_backward(*arrays, rows, size, bf16, len(d_bias), _level())
@@ -348,7 +347,7 @@ def softmax(
     check_array("own", own, (rows,), dtype=np.int64)
     check_array("losses", losses, (rows,), written=True)
     check_array("target_probs", target_probs, (rows,), written=True)
-    check_array("d_bias", d_bias, (threads_of("d_bias", d_bias), columns), written=True)
+    check_array("d_bias", d_bias, (threads_of(d_bias), columns), written=True)
     # An index beyond the row would be written to.
     if rows and not -1 <= own.min() <= own.max() < columns:
         raise ValueError(f"own holds {own.min()} to {own.max()}, but there are {columns} columns")
@@ -358,12 +357,12 @@ def softmax(
         extension().run_softmax(*arrays, rows, columns, bf16, len(d_bias), _level())
 
 
-def _check_features(name: str, features: Array, rows: int, filters: int, offset: int) -> int:
+def _check_features(out: Array, rows: int, filters: int, offset: int, written: bool = False) -> int:
     """Refuse features (N, F) without the columns of the filters, and return F."""
-    _, columns = matrix_shape(name, features)
-    check_array(name, features, (rows, columns))
+    _, columns = matrix_shape("out", out)
+    check_array("out", out, (rows, columns), written=written)
     if not 0 <= offset <= columns - filters:
-        raise ValueError(f"{name} has {columns} columns, but {filters} filters begin at column {offset}")
+        raise ValueError(f"out has {columns} columns, but {filters} filters begin at column {offset}")
     return columns
 
 
