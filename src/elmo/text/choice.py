@@ -327,13 +327,15 @@ def choose_for_files(
         language=language,
         encoding=encoding,
     )
-    is_unseen = sample is None and tokenizer is None and choice.reading.text != "conllu"
-    if is_unseen and (note := note_on_pipes(own, paths)) is not None:
+    note = None
+    if sample is not None:
+        note = note_on_layout(sample.text, choice.reading.text)
+        if note is None and not choice.notes:
+            note = unknown_note(own, vocabulary_file, sample, choice.reading)
+    elif tokenizer is None and choice.reading.text != "conllu":
+        note = note_on_pipes(own, paths)
+    if note is not None:
         choice = replace(choice, notes=(*choice.notes, note))
-    if sample is not None and (note := note_on_layout(sample.text, choice.reading.text)) is not None:
-        choice = replace(choice, notes=(*choice.notes, note))
-    if not choice.notes and (note := unknown_note(own, vocabulary_file, sample, choice.reading)):
-        choice = replace(choice, notes=(note,))
     return choice, paths[0] if sample is None else sample.path
 
 
@@ -342,9 +344,7 @@ def _whole_lines(text: str) -> str:
     return text[: text.rfind("\n") + 1] or text
 
 
-def unknown_note(
-    own: TextConfig | None, vocabulary_file: Path | None, sample: Sample | None, reading: Reading
-) -> str | None:
+def unknown_note(own: TextConfig | None, vocabulary_file: Path | None, sample: Sample, reading: Reading) -> str | None:
     """Return what `note_on_words` says about the beginning of a text.
 
     Args:
@@ -353,7 +353,7 @@ def unknown_note(
         sample: The beginning of the text.
         reading: How it is read.
     """
-    if own is None or own.oov_rate is None or vocabulary_file is None or sample is None or not vocabulary_file.exists():
+    if own is None or own.oov_rate is None or vocabulary_file is None or not vocabulary_file.exists():
         return None
     sentences, _ = tokenize_block(TextBlock(sample.text, sample.path), reading)
     return note_on_words(own, vocabulary_file, [token for sentence in sentences for token in sentence])
