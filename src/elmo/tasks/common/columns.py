@@ -104,7 +104,7 @@ def read_columns(path: str, columns: Sequence[str] | None, encoding: str = "utf-
     held: ColumnSentence | None = None  # one sentence is held back, since it gets the lines at the end of the file
     for lines in read_paragraphs(path, encoding):
         numbered = ((f"{path}, line {number}", line) for number, line in lines)
-        example = _conllu(numbered) if columns is None else _columns(numbered, tuple(columns))
+        example = _sentence(numbered, columns)
         if example.tokens:
             if held is not None:
                 yield held
@@ -129,41 +129,37 @@ def from_text(text: str, tokenize: Tokenizer) -> ColumnSentence:
     return ColumnSentence(tuple(tokens), CONLLU, ((f"# text = {text}",), *words), tuple(range(1, len(words) + 1)))
 
 
-def _conllu(lines: Iterable[tuple[str, str]]) -> ColumnSentence:
+def _sentence(lines: Iterable[tuple[str, str]], columns: Sequence[str] | None) -> ColumnSentence:
+    """Return the sentence of some lines, each with its place in the file. Perhaps none of them holds a word."""
+    names = CONLLU if columns is None else tuple(columns)
     rows: list[Line] = []
     places: list[int] = []
     for where, line in lines:
-        columns = split_word(line, where, len(places) + 1)
-        if columns is None:
+        values = split_word(line, where, len(places) + 1) if columns is None else _split(line, where, names)
+        if values is None:
             rows.append((line,))
             continue
-        for name, value in zip(CONLLU, columns, strict=True):
-            if not value.strip():
-                raise ElmoError(f"{where}: column {name} is empty; CoNLL-U has {EMPTY} where there is no value")
+        if not all(map(str.strip, values)):
+            name = next(name for name, value in zip(names, values, strict=True) if not value.strip())
+            hint = f"; CoNLL-U has {EMPTY} where there is no value" if columns is None else ""
+            raise ElmoError(f"{where}: column {name} is empty{hint}")
         places.append(len(rows))
-        rows.append(tuple(columns))
-    return ColumnSentence(tuple(rows[place][1] for place in places), CONLLU, tuple(rows), tuple(places))
-
-
-def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> ColumnSentence:
-    rows: list[Line] = []
-    places: list[int] = []
+        rows.append(tuple(values))
     form = names.index("form")
-    for where, line in lines:
-        columns = split_columns(line)
-        if DOCUMENT in columns:
-            rows.append((line,))
-            continue
-        if len(columns) != len(names):
-            raise ElmoError(
-                f"{where}: has {counted(len(columns), 'column')}, but the recipe names {len(names)} (columns: "
-                f"{', '.join(names)}); a line that is no word, such as <s>, has to be left out"
-            )
-        if not all(columns):
-            raise ElmoError(f"{where}: column {names[columns.index('')]} is empty")
-        places.append(len(rows))
-        rows.append(tuple(columns))
     return ColumnSentence(tuple(rows[place][form] for place in places), names, tuple(rows), tuple(places))
+
+
+def _split(line: str, where: str, names: tuple[str, ...]) -> list[str] | None:
+    """Return the columns of a line of a plain file, or None if it separates documents."""
+    columns = split_columns(line)
+    if DOCUMENT in columns:
+        return None
+    if len(columns) != len(names):
+        raise ElmoError(
+            f"{where}: has {counted(len(columns), 'column')}, but the recipe names {len(names)} (columns: "
+            f"{', '.join(names)}); a line that is no word, such as <s>, has to be left out"
+        )
+    return columns
 
 
 def _item_of(misc: str, key: str) -> str | None:
