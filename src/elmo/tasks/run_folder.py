@@ -187,7 +187,12 @@ def _load_bilm(folder: Path, config: RunConfig) -> Model | None:
     """Load the biLM that a run was trained with, and refuse any other one. Return None without ELMo."""
     if config.bilm is None:
         return None
-    source = find_bilm(folder, config.bilm)
+    # A copy is in the folder or next to it. Any other biLM is where it was when the run was trained.
+    path = folder / config.bilm
+    source = path if path.exists() else config.bilm
+    if source in (BILM, SHARED_BILM):
+        shared = ", which all seeds of a run share," if source == SHARED_BILM else ""
+        raise ElmoError(f"{folder}: its biLM {path}{shared} is missing; put it back")
     try:
         bilm = formats.load(source, with_softmax=False)
     except ElmoError as error:
@@ -270,14 +275,3 @@ def keep_bilm(model: Model, folder: Path) -> None:
 
 def _what_vectors_need(model: Model) -> Model:
     return without_softmax(model).copy_with(warm_state=model.warm_state)
-
-
-def find_bilm(folder: Path, name: str) -> Path | str:
-    """Return where the biLM of a run folder is.
-
-    It is in the folder or next to it, or else where it was when the run was trained.
-    """
-    if name in (BILM, SHARED_BILM) and not (folder / name).exists():
-        shared = ", which all seeds of a run share," if name == SHARED_BILM else ""
-        raise ElmoError(f"{folder}: its biLM {folder / name}{shared} is missing; put it back")
-    return folder / name if (folder / name).exists() else name
