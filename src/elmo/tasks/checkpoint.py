@@ -87,7 +87,7 @@ def resume_task(
     except ElmoError as error:
         raise ElmoError(f"{error}; remove it to start from the beginning") from None
     for kind, wanted in (("model/", model.state_dict()), ("average/", averages)):
-        _fill(wanted, {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}, path)
+        fill(wanted, {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}, path)
     parameters = dict(model.named_parameters())
     for name, tensor in tensors.items():
         kind, _, rest = name.partition("/")
@@ -108,16 +108,11 @@ def save_weights(folder: Path, model: nn.Module) -> None:
 
 def load_weights(folder: Path, model: nn.Module) -> None:
     """Load the folder's weights into a model of the same shape."""
-    put_weights(model, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
+    fill(model.state_dict(), read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
 
 
-def put_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Copy the weights that were read from `path` into a model of the same shape."""
-    _fill(model.state_dict(), weights, path)
-
-
-def _fill(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy `tensors` into those of the model, `wanted`, which must have the same names and shapes."""
+def fill(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy `tensors`, which were read from `path`, into `wanted`, which must have the same names and shapes."""
     require_shapes({name: tensor.shape for name, tensor in wanted.items()}, tensors, path)
     for name, tensor in wanted.items():
         tensor.copy_(tensors[name])

@@ -27,7 +27,7 @@ from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.formats.safetensors import read_tensors, write_tensors
 from elmo.schema import from_mapping, to_mapping
-from elmo.tasks.checkpoint import WEIGHTS, put_weights
+from elmo.tasks.checkpoint import WEIGHTS, fill
 from elmo.tasks.common.objects import is_list_of
 from elmo.tasks.elmo.input import ElmoInput, make_elmo_layers
 from elmo.tasks.recipe import TaskRecipe
@@ -107,7 +107,7 @@ class StoredRun:
         except (IndexError, TypeError, ValueError) as error:  # some lists hold numbers or rules, written as strings
             where = self.folder / VOCABULARIES
             raise ElmoError(f"{where}: is damaged ({error}); get it again or train again") from error
-        put_weights(model, self.weights, self.folder / WEIGHTS)
+        fill(model.state_dict(), self.weights, self.folder / WEIGHTS)
         return TrainedTask(task, self.recipe, model, None if self.bilm is None else self.bilm.text)
 
     def save(self, folder: Path) -> None:
