@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import cast
 
 from elmo.errors import ElmoError, placing
 from elmo.tasks.common.columns import ColumnSentence, read_columns
@@ -180,9 +179,9 @@ def _sentences_of(values: dict[str, object], tokenize: Tokenizer) -> Sentences:
     """Return the sentences of a JSON object."""
     if "sentences" in values:
         rows = values["sentences"]
-        if not isinstance(rows, list) or not all(is_list_of(row, str) for row in cast("list[object]", rows)):
+        if not is_list_of(rows, list) or not all(is_list_of(row, str) for row in rows):
             raise ElmoError("key 'sentences': expected a list of sentences, each a list of tokens")
-        return _without_empty(as_tokens(row, "sentences") for row in cast("list[list[str]]", rows))
+        return _without_empty(as_tokens(row, "sentences") for row in rows)
     if "tokens" in values:
         if not is_list_of(tokens := values["tokens"], str):
             raise ElmoError("key 'tokens': expected a list of texts")

@@ -101,10 +101,7 @@ def split_paths(path: str | Path) -> list[str]:
 
 def parse_question(line: str, tokenize: Tokenizer) -> SquadExample:
     """Make a question without answers from paragraph, tab and question, or from a JSON object with both."""
-    return _example(*two_texts(line, "a paragraph and a question", (CONTEXT, QUESTION)), tokenize)
-
-
-def _example(context: str, question: str, tokenize: Tokenizer) -> SquadExample:
+    context, question = two_texts(line, "a paragraph and a question", (CONTEXT, QUESTION))
     return SquadExample(_passage(context, tokenize, CONTEXT), _passage(question, tokenize, QUESTION).tokens)
 
 
