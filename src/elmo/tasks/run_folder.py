@@ -175,12 +175,11 @@ class _Lists(dict[str, list[str]]):
 
 def _read_vocabularies(path: Path) -> Vocabularies:
     """Read the lists of strings that a model knows."""
-    found = read_json(path, LARGEST_VOCABULARIES)
-    if isinstance(found, dict):
-        lists = cast("dict[str, object]", found)
-        if all(is_list_of(words, str) for words in lists.values()):
-            return _Lists(cast("dict[str, list[str]]", lists), path)
-    raise ElmoError(f"{path}: holds something other than lists of strings; get it again or train again")
+    match read_json(path, LARGEST_VOCABULARIES):
+        case {**lists} if all(is_list_of(words, str) for words in lists.values()):
+            return _Lists(lists, path)
+        case _:
+            raise ElmoError(f"{path}: holds something other than lists of strings; get it again or train again")
 
 
 def _load_bilm(folder: Path, config: RunConfig) -> Model | None:
@@ -256,10 +255,11 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
     if config.task not in TASKS:
         known = ", ".join(TASKS)
         raise ElmoError(f"{folder / CONFIG}: task {config.task!r} is unknown to this program, which has {known}")
-    recipe = values["recipe"]
-    if isinstance(recipe, dict) and isinstance(elmo := cast("dict[str, Any]", recipe).get("elmo"), dict):
-        recipe = {**cast("dict[str, Any]", recipe), "elmo": {"lowercase": False, **cast("dict[str, Any]", elmo)}}
-    return config, recipe
+    match values["recipe"]:
+        case {"elmo": {**elmo}} as recipe:
+            return config, {**recipe, "elmo": {"lowercase": False, **elmo}}
+        case recipe:
+            return config, recipe
 
 
 def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> None:
