@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -162,15 +162,26 @@ class ContextIndex(OpenIndex):
         else:
             vectors = self.embedder.embed([sentence], layers=self.layer)[0]
             target, num_averaged = run_vectors(vectors, [position], length)[0], 0
-        candidates = self._rank(runs, target) if runs else self._candidates_among(chosen, target)
-        uses = self._nearest(target, sentence, top, candidates, num_uses)
+        ranked = self._rank(runs, target)
+        # Equal sentences count once, and the query's own not at all, so that candidates may be too few different uses.
+        # More of them are then compared.
+        size = top * self._candidates
+        while True:
+            if runs:
+                candidates = ranked[:size]
+            else:
+                candidates = [(token, 1) for token in self.store.nearest(target, size, chosen).tolist()]
+            uses = self._compare(candidates, target, sentence)
+            if len(uses) >= top or size >= num_uses:
+                break
+            size *= 4
         if not uses:
             raise ElmoError("the index has no such use except in the sentence itself")
         sentence = sentence or tuple(words)
         return Neighbors(
             sentence,
             position,
-            uses,
+            uses[:top],
             self._nearest_words(sentence[position : position + length], top),
             self.num_sentences,
             num_uses,
@@ -218,41 +229,15 @@ class ContextIndex(OpenIndex):
             some = starts[first : first + RUNS_AT_ONCE]
             yield some, unit(self.store.runs(some, length))
 
-    def _rank(
-        self, runs: Sequence[tuple[NDArray[np.int64], int]], target: NDArray[np.float32]
-    ) -> Callable[[int], list[Run]]:
-        """Return a function that gives the nearest runs by their stored vectors, as many as it is asked for."""
+    def _rank(self, runs: Sequence[tuple[NDArray[np.int64], int]], target: NDArray[np.float32]) -> list[Run]:
+        """Return the sequences that begin at these tokens and have these lengths, nearest first by stored vectors."""
         found: list[tuple[float, Run]] = []
         for starts, length in runs:
             for some, vectors in self._run_blocks(starts, length):
                 places = ((start, length) for start in some.tolist())
                 found += zip((vectors @ target).tolist(), places, strict=True)
         found.sort(key=lambda pair: -pair[0])
-        return lambda size: [run for _, run in found[:size]]
-
-    def _candidates_among(
-        self, chosen: NDArray[np.bool_] | None, target: NDArray[np.float32]
-    ) -> Callable[[int], list[Run]]:
-        """Return a function that gives about as many of the nearest chosen tokens as it is asked for."""
-        return lambda size: [(token, 1) for token in self.store.nearest(target, size, chosen).tolist()]
-
-    def _nearest(
-        self,
-        target: NDArray[np.float32],
-        query: tuple[str, ...] | None,
-        top: int,
-        candidates: Callable[[int], list[Run]],
-        num_uses: int,
-    ) -> list[Use]:
-        """Return the nearest distinct uses. More candidates are fetched if too many are in equal sentences."""
-        # Equal sentences count once, and the query's own not at all, so that the candidates may be too few different
-        # uses.
-        size = top * self._candidates
-        while True:
-            uses = self._compare(candidates(size), target, query)
-            if len(uses) >= top or size >= num_uses:
-                return uses[:top]
-            size *= 4
+        return [run for _, run in found]
 
     def _compare(self, runs: Iterable[Run], target: NDArray[np.float32], query: tuple[str, ...] | None) -> list[Use]:
         """Compare the uses at these tokens exactly, and return them nearest first.
