@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from elmo.analysis.paper.finding import Finding
     from elmo.analysis.paper.runs import TaskData, TaskRuns
     from elmo.analysis.wsd_data import Annotated
-    from elmo.embed.embedder import Embedder
 
 
 MODEL = click.argument("model")
@@ -189,7 +188,7 @@ def finetuning(device: str, **arguments: Any) -> None:
 @SEMCOR
 @click.option("--senses", required=True, metavar="FILE", help="WordNet's index.sense, which gives the first sense.")
 @add_options(*COMMON)
-def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool, **arguments: Any) -> None:
+def wsd(tests: tuple[str, ...], semcor: str, senses: str, **arguments: Any) -> None:
     """Find word senses in each TEST by the nearest sense in SemCor, for each layer and for mixes of layers (Table 5).
 
     F1 is compared with that of WordNet's first sense, which is also the answer for lemmas that SemCor does not have.
@@ -200,12 +199,7 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
     sets = {Path(path).name.partition(DATA)[0]: _read_uses(path) for path in tests}
     if len(sets) < len(tests):
         raise ElmoError("TEST: two of the files have the same name; rename one")
-    text, first = _read_uses(semcor), read_first_senses(senses)
-
-    def analyze(embedder: Embedder, model: str) -> Finding:
-        return analyze_wsd(embedder, text, sets, first, out, model, quick=quick)
-
-    _analyze_vectors(analyze, draw_wsd, out=out, **arguments)
+    _analyze_vectors(analyze_wsd, draw_wsd, _read_uses(semcor), sets, read_first_senses(senses), **arguments)
 
 
 @command.command(
@@ -223,7 +217,7 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
     "--conll2000", nargs=2, metavar="TRAIN TEST", help="CoNLL-2000. The end of TRAIN becomes the development set."
 )
 @add_options(*COMMON)
-def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, quick: bool, **arguments: Any) -> None:
+def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, **arguments: Any) -> None:
     """Predict parts of speech (Penn's tags for English) by a linear classifier on each layer of MODEL (Table 6)."""
     from elmo.analysis.paper.representations import TaggedCorpus, analyze_pos, draw_pos, with_dev
     from elmo.analysis.tagged import read_conll2000, read_conllu
@@ -233,11 +227,7 @@ def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, qu
         corpora["CoNLL-2000"] = with_dev(*map(read_conll2000, conll2000))
     if not corpora:
         raise ElmoError("there is no text to tag; pass --ud, --conll2000 or both")
-
-    def analyze(embedder: Embedder, model: str) -> Finding:
-        return analyze_pos(embedder, corpora, out, model, quick=quick)
-
-    _analyze_vectors(analyze, draw_pos, out=out, **arguments)
+    _analyze_vectors(analyze_pos, draw_pos, corpora, **arguments)
 
 
 @command.command(
@@ -248,7 +238,7 @@ def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, qu
 @SEMCOR
 @click.option("--static", metavar="FILE", help="Static vectors to compare with, in the text format of word2vec.")
 @add_options(*COMMON)
-def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **arguments: Any) -> None:
+def neighbors(semcor: str, static: str | None, **arguments: Any) -> None:
     """Find the nearest words to "play" without context, and in SemCor the uses nearest to the paper's (Table 4).
 
     For each layer, the analysis also measures how often the nearest use of a word has the same sense.
@@ -257,11 +247,7 @@ def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **argumen
     from elmo.tasks.common.static_vectors import read_vectors
 
     text, vectors = _read_uses(semcor), read_vectors(static) if static else None
-
-    def analyze(embedder: Embedder, model: str) -> Finding:
-        return analyze_neighbors(embedder, text, vectors, out, model, quick=quick)
-
-    _analyze_vectors(analyze, draw_neighbors, out=out, **arguments)
+    _analyze_vectors(analyze_neighbors, draw_neighbors, text, vectors, **arguments)
 
 
 def _read_uses(path: str) -> list[Annotated]:
@@ -304,21 +290,24 @@ def _analyze_tasks(
 
 
 def _analyze_vectors(
-    analyze: Callable[[Embedder, str], Finding],
+    analyze: Callable[..., Finding],
     draw: Callable[[Any, Finding], None],
-    *,
+    *data: Any,
     model: str,
     out: Path,
+    quick: bool,
     device: str,
     as_json: bool,
 ) -> None:
+    """Run an analysis of the vectors of a model. `data` is what it takes between the model and the folder."""
     from elmo.analysis.pictures import new_figure
     from elmo.embed.embedder import load
     from elmo.nn.processor import prepare_device
 
     new_figure()
     embedder = load(model, device=prepare_device(device))
-    _write(out, analyze(embedder, _describe(model, embedder.config)), draw, as_json)
+    finding = analyze(embedder, *data, out, _describe(model, embedder.config), quick=quick)
+    _write(out, finding, draw, as_json)
 
 
 def _tasks(
