@@ -312,10 +312,6 @@ def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
         print_note(sample.path, note)
 
 
-BLOCK_BYTES = 1 << 20
-"""How much of a file is read at a time in counting its lines."""
-
-
 def count_sentences(paths: Sequence[str], text: str) -> int | None:
     """Count the sentences in `paths`.
 
@@ -326,7 +322,11 @@ def count_sentences(paths: Sequence[str], text: str) -> int | None:
     plain = all(map(_is_plain, paths))
     if not (plain and text == "sentences" and sys.stderr.isatty()):
         return None
-    return sum(_count_lines(Path(path)) for path in paths)
+    num_lines = 0
+    for path in paths:
+        with Path(path).open("rb") as file:
+            num_lines += sum(1 for _ in file)
+    return num_lines
 
 
 def count_bytes(paths: Sequence[str]) -> int | None:
@@ -341,12 +341,3 @@ def _is_plain(path: str) -> bool:
     from elmo.text.opening import COMPRESSED, STDIN
 
     return path != STDIN and Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED
-
-
-def _count_lines(path: Path) -> int:
-    num_lines, last = 0, b"\n"
-    with path.open("rb") as file:
-        while block := file.read(BLOCK_BYTES):
-            num_lines += block.count(b"\n")
-            last = block[-1:]
-    return num_lines + (last != b"\n")  # the last line may have no line end
