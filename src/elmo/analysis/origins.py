@@ -105,7 +105,8 @@ class Origins:
             is_text = all(isinstance(item, str) for part in (files, columns, *rows) for item in part)
             has_rows = not columns or len(rows) == len(files)
             is_even = all(len(row) in (0, len(columns)) for row in rows)
-            is_whole = is_text and has_rows and is_even and _is_below(numbers[:, 0], len(files))
+            has_files = numbers[:, 0].min(initial=0) >= 0 and numbers[:, 0].max(initial=-1) < len(files)
+            is_whole = is_text and has_rows and is_even and has_files
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise ElmoError(f"{path}: is damaged ({error}); {AGAIN}") from None
         if not is_whole:
@@ -217,10 +218,6 @@ class Origins:
                 raise ElmoError(f"the index has no {column} {value!r}{hint}; it has {some}{', ...' * (len(named) > 5)}")
             mask &= is_wanted[numbers]
         return mask
-
-
-def _is_below(numbers: NDArray[np.int32], end: int) -> bool:
-    return len(numbers) == 0 or bool(0 <= numbers.min() <= numbers.max() < end)
 
 
 def _fits(value: str, wanted: str) -> bool:

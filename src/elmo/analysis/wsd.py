@@ -112,7 +112,10 @@ def evaluate_wsd(
     tests = {name: list(test) for name, test in tests.items()}  # each is gone through several times
     for name, test in tests.items():
         require_instances(test, name)
-    mixes = _mixes([*layers.values()], embedder.num_layers)
+    if not layers:
+        raise ElmoError("`layers`: there are none; name one or more, such as {'layer 1': 1}")
+    # The weight of each layer in each of the K choices, (K, L+1).
+    mixes = np.array([single_layer_weights(layer, embedder.num_layers) for layer in layers.values()], np.float32)
     sentences = [sentence for test in tests.values() for sentence in test]
     pairs = [(instance, np.tensordot(mixes, vectors, 1)) for instance, vectors in embed_instances(embedder, sentences)]
     rows = [FIRST_SENSE, *layers, *(f"{name}, {NEAREST_USE}" for name in layers)]
@@ -204,10 +207,3 @@ def only(sentences: Iterable[Annotated], wanted: Callable[[Instance], bool]) -> 
     for sentence in sentences:
         if instances := [instance for instance in sentence.instances if wanted(instance)]:
             yield Annotated(sentence.tokens, instances)
-
-
-def _mixes(layers: Sequence[Layers], num_layers: int) -> Vectors:
-    """Return the weight of each layer in each of the K choices, (K, L+1)."""
-    if not layers:
-        raise ElmoError("`layers`: there are none; name one or more, such as {'layer 1': 1}")
-    return np.array([single_layer_weights(layer, num_layers) for layer in layers], np.float32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -256,10 +255,6 @@ class ContextIndex(OpenIndex):
                 uses.append(Use(cosine, number, position, tuple(sentence), self.text.origin(number), length))
         return sorted(uses, key=lambda use: (-use.similarity, use.sentence, use.position))
 
-    @cached_property
-    def _words(self) -> list[str]:
-        return self.text.types[len(SPECIAL_WORDS) :][: len(self._word_vectors)]
-
     def _nearest_words(self, words: Sequence[str], top: int) -> list[WordNeighbor]:
         """Return the types nearest to `words` in layer 0, except for the words themselves."""
         # Layer 0 is the same in both directions, and the index holds one of its halves.
@@ -268,6 +263,7 @@ class ContextIndex(OpenIndex):
         target = run_vectors(vectors, [0], len(words))[0]
         blocks = range(0, len(self._word_vectors), ROWS)
         cosines = np.concatenate([self._word_vectors[row : row + ROWS].astype(np.float32) @ target for row in blocks])
+        # More than are asked for, since the words themselves are likely to be the nearest.
         order = np.argsort(-cosines, kind="stable")[: top + len(words)].tolist()
-        # More than asked for were taken, since the words themselves are likely to be the nearest.
-        return [WordNeighbor(float(cosines[id]), self._words[id]) for id in order if self._words[id] not in words][:top]
+        nearest = [WordNeighbor(float(cosines[row]), self.text.types[len(SPECIAL_WORDS) + row]) for row in order]
+        return [neighbor for neighbor in nearest if neighbor.word not in words][:top]

@@ -108,15 +108,6 @@ def _write(index: Any, path: Path) -> None:
         ) from None
 
 
-def _read(path: Path, flags: int = 0) -> Any:
-    require_file(path)
-    try:
-        with _bounded_by(path):
-            return import_faiss().read_index(str(path), flags)
-    except RuntimeError as error:
-        raise ElmoError(f"{path}: missing or damaged ({_reason(error)}); {AGAIN}") from None
-
-
 @contextmanager
 def _bounded_by(path: Path) -> Generator[None]:
     """Let faiss make no array that is much larger than the file; a damaged file may ask for terabytes.
@@ -138,7 +129,12 @@ def _bounded_by(path: Path) -> Generator[None]:
 def _read_groups(path: Path, flags: int = 0) -> Any:
     """Read an index whose vectors are in groups, as all of ours are, and in its own file."""
     faiss = import_faiss()
-    index = _read(path, flags)
+    require_file(path)
+    try:
+        with _bounded_by(path):
+            index = faiss.read_index(str(path), flags)
+    except RuntimeError as error:
+        raise ElmoError(f"{path}: missing or damaged ({_reason(error)}); {AGAIN}") from None
     if not isinstance(index, faiss.IndexIVF):
         raise ElmoError(f"{path}: is not of the kind that 'elmo index' writes; {AGAIN}")
     groups = faiss.downcast_InvertedLists(index.invlists)
