@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from elmo.errors import ElmoError
 from elmo.text.columns import DOCUMENT, Tagged, read_paragraphs, split_columns
@@ -16,18 +16,12 @@ Columns = Literal["upos", "xpos", "columns"]
 COLUMNS: tuple[str, ...] = get_args(Columns)
 
 
-class _ColumnNumbers(NamedTuple):
-    """The columns of the word and of its tag, counted from 0."""
-
-    word: int
-    tag: int
-
-
 COLUMN_NUMBERS = {
-    "upos": _ColumnNumbers(CONLLU.index("form"), CONLLU.index("upos")),
-    "xpos": _ColumnNumbers(CONLLU.index("form"), CONLLU.index("xpos")),
-    "columns": _ColumnNumbers(0, 1),
+    "upos": (CONLLU.index("form"), CONLLU.index("upos")),
+    "xpos": (CONLLU.index("form"), CONLLU.index("xpos")),
+    "columns": (0, 1),
 }
+"""The columns of the word and of its tag, counted from 0."""
 
 
 def read_tagged(
@@ -100,14 +94,14 @@ def read_conll2000(path: str | Path) -> list[Tagged]:
 
 def _tagged_word(line: str, columns: Columns, where: str, expected: int) -> tuple[str, str] | None:
     """Return the word of a line and its tag, or None if the line holds no word."""
-    place = COLUMN_NUMBERS[columns]
+    word_column, tag_column = COLUMN_NUMBERS[columns]
     # Not split at spaces, so that text that isn't tagged at all is noticed: further columns are allowed.
     parts = line.split("\t") if columns == "columns" else split_word(line, where, expected)
     if parts is None or DOCUMENT in parts:
         return None
     if len(parts) < 2:
         raise ElmoError(f"{where}: holds no tab; expected a word, a tab and its tag")
-    word, tag = without_spaces(parts[place.word]), parts[place.tag].strip()
+    word, tag = without_spaces(parts[word_column]), parts[tag_column].strip()
     if not word or not tag:
         raise ElmoError(f"{where}: the {'tag' if word else 'word'} is empty")
     return word, tag

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,15 +29,6 @@ from elmo.wording import counted
 if TYPE_CHECKING:
     from elmo.analysis.neighbors import Neighbors
     from elmo.embed.layers import Layers
-
-
-class _Choice(TypedDict):
-    """The options that searching a text and searching an index have in common."""
-
-    occurrence: int
-    top: int
-    ignore_case: bool
-    any_word: bool
 
 
 SHOWN_TOKENS = 15
@@ -194,7 +185,7 @@ def command(
         lowercase=reading.lowercase if given["lowercase"] is None else given["lowercase"],
         known=index.text.types if index else (),
     )
-    choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
+    choice: dict[str, Any] = {"occurrence": occurrence, "top": top, "ignore_case": ignore_case, "any_word": any_word}
     if index is not None:
         found = index.find_neighbors(word, tokens, among=others, tags=tags, where=wanted, **choice)
     else:
