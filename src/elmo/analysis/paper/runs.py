@@ -22,7 +22,6 @@ from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.results import Result, spread
 from elmo.tasks.run_folder import seed_folder
 from elmo.tasks.task import Task
-from elmo.training.metrics import METRICS, Row, read_rows
 
 QUICK_EXAMPLES = {"train": 300, "dev": 150}
 QUICK_TOKENS = {"train": 9_000, "dev": 4_500}
@@ -67,10 +66,6 @@ class Outcome:
     def seconds(self) -> float:
         """The training time of all seeds."""
         return sum(result.seconds for result in self.results)
-
-    def curves(self) -> list[list[Row]]:
-        """Return the rows of `metrics.csv`, one for each epoch, for each seed."""
-        return [read_rows(folder / METRICS) for folder in self.folders]
 
 
 class TaskRuns:
@@ -198,13 +193,15 @@ class TaskRuns:
     def _shared_layers(self, recipe: TaskRecipe, elmo: str) -> FrozenLayers | None:
         """Return ELMo's vectors of all sentences, on disk, or None if the recipe does not cache them."""
         config = recipe.elmo
+        if config.vectors != "cached":
+            return None
         key = (elmo, config.state, config.cache_dtype, config.lowercase)
-        if config.vectors == "cached" and key not in self._layers:
+        if key not in self._layers:
             live = make_elmo_layers(formats.load(elmo, with_softmax=False), config, use_device(self._device))
             assert isinstance(live, LiveLayers)
             sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
             self._layers[key] = live.cached(sentences, self._vectors)
-        return self._layers.get(key) if config.vectors == "cached" else None
+        return self._layers[key]
 
     def texts(self, name: str, lowercase: bool) -> dict[str, list[tuple[str, ...]]]:
         """Return what a biLM can be fine-tuned on in the whole file of a set (see `finetuning_text`).

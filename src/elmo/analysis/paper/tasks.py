@@ -55,6 +55,7 @@ from elmo.pretrain.finetuning import finetune
 from elmo.tasks.checkpoint import WEIGHTS
 from elmo.tasks.elmo.cache import reads_lower_case
 from elmo.text.reading import Reading
+from elmo.training.metrics import METRICS, read_rows
 from elmo.training.run_folder import checksum_of_examples
 
 # Which layers, and where to include ELMo (Tables 2 and 3): one score for each task and setting.
@@ -176,7 +177,7 @@ def efficiency_finding(
 def compare_epochs(baseline: Outcome, elmo: Outcome) -> dict[str, float | str]:
     """Return the epoch in which the first seed's baseline is best, and that in which ELMo passes it (or "never")."""
     column = f"dev_{baseline.metric}"
-    scores = [[row[column] for row in outcome.curves()[0]] for outcome in (baseline, elmo)]
+    scores = [[row[column] for row in read_rows(outcome.folders[0] / METRICS)] for outcome in (baseline, elmo)]
     best = max(scores[0])
     passed = [epoch for epoch, score in enumerate(scores[1], 1) if score > best]  # to equal it is not to pass it
     return {BEST_EPOCH: float(scores[0].index(best) + 1), PASSED_IN: float(passed[0]) if passed else "never"}
