@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
@@ -120,11 +119,9 @@ def look(
     layers = [_layer(number, query[number], vectors[number], places) for number in range(len(query))]
     # The plot shows the layer by which neighbors are found: that of the index, or the top layer.
     weights = np.array(index.layer if index else [0.0] * (len(query) - 1) + [1.0], np.float32)
-    mix = partial(np.tensordot, weights, axes=1)
-    view = partial(View, tokens, position, neighbors, len(places), layers)
-    if len(places) < 3:
-        return view([], [], 0.0)
-    return view(*_picture(mix(query), mix(vectors), (tokens, position), places, settings.groups if index else 1))
+    asked, others = np.tensordot(weights, query, 1), np.tensordot(weights, vectors, 1)
+    picture = _picture(asked, others, (tokens, position), places, settings.groups if index else 1)
+    return View(tokens, position, neighbors, len(places), layers, *picture)
 
 
 def _embed_all(embedder: Embedder, query: Place, places: Sequence[Place]) -> tuple[Vectors, Vectors]:
@@ -146,6 +143,8 @@ def _picture(
     query: Vectors, vectors: Vectors, asked: Place, places: Sequence[Place], num_groups: int
 ) -> tuple[list[Point], list[Point], float]:
     """Return the points of the plot, the use in the center of each group, and the explained share of variance."""
+    if len(places) < 3:  # too few for a plot
+        return [], [], 0.0
     points, shares = project(np.concatenate([query[None], vectors]))
     points = (points - points.min(axis=0)) / np.maximum(np.ptp(points, axis=0), np.finfo(np.float32).tiny)
     units = unit(vectors)
