@@ -1,7 +1,7 @@
 """What an analysis found: plain data, the parts kept on disk, the files JSON, Markdown, PNG and SVG, and common plots.
 
-Every analysis of this folder computes its slow steps with `once`, puts its figures next to the paper's in `Table`s of
-one `Finding`, and has a function that draws the finding. `write_finding` writes all of it.
+Every analysis of this folder puts its figures next to the paper's in `Table`s of one `Finding`, and has a function that
+draws the finding. `write_finding` writes all of it.
 """
 
 from __future__ import annotations

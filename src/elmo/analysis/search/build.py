@@ -1,8 +1,8 @@
 """Build an index of a text: the vectors of all its tokens, on disk.
 
-Memory use depends only on the number of types. Until the index `wiki.index` is complete, its parts are in the folder
-`.wiki.index.unfinished` next to it: the text, the centroids and codes learned from a sample of it, and one file of
-vectors for each part of the text that is done.
+Memory use depends only on the number of types and sentences. Until the index `wiki.index` is complete, its parts are in
+the folder `.wiki.index.unfinished` next to it: the text, the centroids and codes learned from a sample of it, and one
+file of vectors for each part of the text that is done.
 """
 
 from __future__ import annotations
