@@ -158,6 +158,7 @@ def test_arguments_in_messages_become_options() -> None:
         assert shlex.split(as_typed(f"pass `tokenizer={name!r}`")) == ["pass", "--tokenizer", name]
     assert as_typed("`max_vocabulary`: 2 is too small") == "--max-vocabulary: 2 is too small"
     assert as_typed("`epochs`: nan is not positive") == "--epochs: nan is not positive"
+    assert as_typed("`devices`: torch finds no GPU") == "--devices: torch finds no GPU"
     for kept in (
         "set elmo.cache_dtype=float16 or my.text=1; 'year=1840', 'text=a', 'put text=a', text = new, other=True",
         "recipe mini with start=1, batch_size=3: unknown key 'batch_size'",

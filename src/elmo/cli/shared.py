@@ -89,7 +89,6 @@ def examples(*lines: str) -> str:
 
 
 _OPTIONS = {
-    "devices": "--device",
     "kind": "--vectors",
     "layout": "--text",
     "start": "--from",
