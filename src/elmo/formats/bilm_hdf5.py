@@ -235,15 +235,16 @@ def read_bilm(source: Source, options: Path, words: Path) -> tuple[StoredBiLM, V
 
 
 def _hdf5_name(name: str) -> str:
-    """Return the name that a tensor of the LSTMs would have in a model of two directions and several layers.
+    """Return the name that a tensor of the LSTMs would have in the HDF5 file of two directions and several layers.
 
     bilm-tf does not wrap a single layer in a stack of cells. A single direction has no scope of its own, and then the
-    export leaves the names of its tensors as they are in TensorFlow.
+    export leaves most names as they are in TensorFlow. In a checkpoint, all of them are TensorFlow's.
     """
     name = re.sub(r"^rnn/", "RNN_0/RNN/", name)
-    name = re.sub(r"^(RNN_[01]/RNN)/LSTMCell/", r"\1/MultiRNNCell/Cell0/LSTMCell/", name)
+    cell = r"/(?:RNN|rnn)/(?:(?:MultiRNNCell/Cell|multi_rnn_cell/cell_)(\d+)/)?(?:LSTMCell|lstm_cell)/"
+    name = re.sub(cell, lambda found: f"/RNN/MultiRNNCell/Cell{found[1] or 0}/LSTMCell/", name)
     for theirs, ours in (("projection/kernel", "W_P_0"), ("kernel", "W_0"), ("bias", "B")):
-        name = re.sub(rf"^(RNN_0/RNN/.*/LSTMCell)/{theirs}$", rf"\1/{ours}", name)
+        name = re.sub(rf"/LSTMCell/{theirs}$", f"/LSTMCell/{ours}", name)
     return name
 
 

@@ -1,8 +1,7 @@
 """Reads checkpoints of bilm-tf's training: the biLM and its softmax.
 
 A checkpoint has the same tensors as the HDF5 files that bilm-tf exports from it, under other names, and it is the only
-published form with the softmax. So variables get the names of the HDF5 files here, and `elmo.formats.bilm_hdf5` does
-the rest.
+published form with the softmax. So `elmo.formats.bilm_hdf5` does all but find the files and read the tensors.
 """
 
 from __future__ import annotations
@@ -20,16 +19,6 @@ LIST = "checkpoint"
 _LONGEST_LIST = 1 << 20
 """The file that names the newest checkpoint of a folder, and how many of its characters are read."""
 
-_NAMES = [
-    (r"^lm/", ""),
-    (r"^rnn/", "RNN_0/rnn/"),  # a biLM of one direction does not have the scope RNN_0
-    (r"/rnn/(multi_rnn_cell/cell_(\d+)/)?lstm_cell/", lambda found: f"/RNN/MultiRNNCell/Cell{found[2] or 0}/LSTMCell/"),
-    (r"/projection/kernel$", "/W_P_0"),
-    (r"/LSTMCell/kernel$", "/LSTMCell/W_0"),
-    (r"/LSTMCell/bias$", "/LSTMCell/B"),
-]
-"""Substitutions, applied in this order, from the names of variables to those of the published HDF5 files."""
-
 
 def load_tensorflow(prefix: Path, *, with_softmax: bool = True) -> Model:
     """Read a checkpoint.
@@ -43,7 +32,9 @@ def load_tensorflow(prefix: Path, *, with_softmax: bool = True) -> Model:
         ElmoError: If a file is missing or damaged, or if the files do not fit together.
     """
     options = _options(prefix)
-    source = _source(prefix)
+    stored, num_bytes = read_bundle(prefix)
+    variables = {name.removeprefix("lm/"): item for name, item in stored.items()}
+    source = Source(variables, prefix.with_name(prefix.name + INDEX), num_bytes, "variable")
     bilm, words = read_bilm(source, options, prefix.with_name(WORDS))
     softmax = vocabulary = None
     if with_softmax:
@@ -97,15 +88,3 @@ def _options(prefix: Path) -> Path:
     if not options.exists():
         raise ElmoError(f"{prefix}{INDEX}: there is no {OPTIONS} next to it, which gives the sizes; add it")
     return options
-
-
-def _source(prefix: Path) -> Source:
-    stored, num_bytes = read_bundle(prefix)
-    named = {_hdf5_name(name): item for name, item in stored.items()}
-    return Source(named, prefix.with_name(prefix.name + INDEX), num_bytes, "variable")
-
-
-def _hdf5_name(name: str) -> str:
-    for pattern, replacement in _NAMES:
-        name = re.sub(pattern, replacement, name)
-    return name
