@@ -20,7 +20,7 @@ from elmo.formats.model import Model
 from elmo.formats.published import published_models
 from elmo.formats.renames import Numbers, Rename, Shape, TensorLayout, concatenate
 from elmo.formats.stored import StoredBiLM, StoredMix, StoredMixes, bilm_shapes
-from elmo.formats.tensors import TensorInFile, read_weights, require_few_mixes, require_mix, require_sizes
+from elmo.formats.tensors import Source, TensorInFile, read_weights, require_few_mixes, require_mix, require_sizes
 
 WEIGHTS, CONFIG = "weights.th", "config.json"
 ARCHIVE, BEST = "model.tar.gz", "best.th"
@@ -151,7 +151,7 @@ def load_allennlp(folder: Path) -> Model:
     stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
     require_sizes(config, options or path)
     require_projection(path, stored, _STACK)
-    weights = read_weights(bilm_shapes(config), BILM, stored, path, NOUN, path.stat().st_size)
+    weights = read_weights(bilm_shapes(config), BILM, Source(stored, path, path.stat().st_size, NOUN))
     mixes = list(_mixes(path, stored, config.num_layers, has_layer_norm(task)))
     if options is None and not _has_published_options(task):
         warnings.warn(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from elmo.formats.model import TEXT, Model, TokenVectors, require_bytes, text_co
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
 from elmo.formats.safetensors import as_float32
 from elmo.formats.stored import StoredBiLM, StoredSoftmax, Weights, bilm_shapes, softmax_shapes
-from elmo.formats.tensors import MOST_WORDS, TensorInFile, read_weights, require_sizes, require_weights, room
+from elmo.formats.tensors import MOST_WORDS, Source, TensorInFile, read_weights, require_sizes, require_weights, room
 from elmo.formats.words import READ, SCORED, find_list, find_word_list, read_so_many, require_as_many
 from elmo.schema import to_mapping
 from elmo.text.vocabulary import Vocabulary
@@ -187,27 +187,11 @@ def _write_weights(model: Model, path: Path) -> None:
                 add(name, data=as_float32(array))
 
 
-class Source(NamedTuple):
-    """The tensors of a file, under their names in the published HDF5 files.
-
-    Attributes:
-        stored: The tensors by name.
-        path: The file, for messages.
-        num_bytes: The size of the file or files, which bounds what may come out of them.
-        noun: What messages call an entry of such a file.
-    """
-
-    stored: Mapping[str, TensorInFile]
-    path: Path
-    num_bytes: int
-    noun: str = "data set"
-
-
 def read_bilm(source: Source, options: Path, words: Path) -> tuple[StoredBiLM, Vocabulary | None]:
     """Read the biLM, and its vocabulary if it reads whole words.
 
     Args:
-        source: The tensors.
+        source: The tensors, under their names in the published HDF5 files or, those of the LSTMs, in TensorFlow.
         options: The `options.json` with the sizes.
         words: The word list, which may also have `.gz` appended. Only a biLM that reads whole words needs it.
 
@@ -216,13 +200,14 @@ def read_bilm(source: Source, options: Path, words: Path) -> tuple[StoredBiLM, V
     """
     config = _config(source, options)
     require_sizes(config, options)
-    shapes, where = bilm_shapes(config), (source.path, source.noun, source.num_bytes)
+    shapes = bilm_shapes(config)
     stored = {_hdf5_name(name): item for name, item in source.stored.items()}
+    source = source._replace(stored=stored)
     if config.n_tokens_vocab is None:
         rows = f"{source.path}: {source.noun} '{CHARACTERS}'"
         stored[CHARACTERS] = rows_of_bytes(rows, stored[CHARACTERS], _STORED_CHARACTERS)
-        return StoredBiLM(config, read_weights(shapes, BILM, stored, *where)), None
-    weights = read_weights(shapes, WORD_BILM, stored, *where)
+        return StoredBiLM(config, read_weights(shapes, BILM, source)), None
+    weights = read_weights(shapes, WORD_BILM, source)
     listed = find_list(words)
     if listed is None:
         raise ElmoError(
@@ -282,7 +267,7 @@ def read_softmax(source: Source, dim: int, words: Path) -> tuple[StoredSoftmax |
     The options call this `share_embedding_softmax`.
 
     Args:
-        source: The tensors.
+        source: The tensors, under their names in the published HDF5 files.
         dim: The width of the biLM's outputs.
         words: The word list, which may also have `.gz` appended.
 
@@ -298,7 +283,7 @@ def read_softmax(source: Source, dim: int, words: Path) -> tuple[StoredSoftmax |
     if len(shape) != 1 or not 0 < shape[0] <= MOST_WORDS:
         raise ElmoError(f"{source.path}: {source.noun} 'softmax/b' is missing or is not a list of numbers")
     shapes = softmax_shapes(shape[0], dim)
-    weights = read_weights(shapes, SOFTMAX, source.stored, source.path, source.noun, source.num_bytes)
+    weights = read_weights(shapes, SOFTMAX, source)
     listed = find_list(words)
     vocabulary = None if listed is None else _in_our_order(weights, shape[0], listed, SCORED)
     return StoredSoftmax(dim, weights), vocabulary

@@ -28,7 +28,7 @@ from elmo.formats.stored import (
     linear_shapes,
     lstm_shapes,
 )
-from elmo.formats.tensors import MOST_WORDS, WIDEST, TensorInFile, read_weights, require_sizes
+from elmo.formats.tensors import MOST_WORDS, WIDEST, Source, TensorInFile, read_weights, require_sizes
 from elmo.schema import from_mapping, shown
 from elmo.text.decoding import read_lines
 from elmo.text.vocabulary import Lexicon
@@ -87,7 +87,7 @@ def load_many_langs(folder: Path) -> Model:
     shapes |= linear_shapes(joint, word_dim + char_cnn.num_filters, config.lstm.projection_dim) | lstm_shapes(config)
     format = [*_tokens(lexicon, num_characters, num_rows), *lstm_renames("")]
     size = tokens_path.stat().st_size + encoder_path.stat().st_size
-    bilm = StoredBiLM(config, read_weights(shapes, format, stored, folder, NOUN, size))
+    bilm = StoredBiLM(config, read_weights(shapes, format, Source(stored, folder, size, NOUN)))
     source = "from the tensors, with published clips" if settings_path is None else f"from {settings_path.name}"
     origin = f"ELMoForManyLangs: {ENCODER} and {TOKENS} of {len(characters)} characters and {len(words)} words"
     return Model(bilm, origin=f"{origin}, sizes {source}", lexicon=lexicon)

@@ -10,9 +10,10 @@ import re
 from pathlib import Path
 
 from elmo.errors import ElmoError
-from elmo.formats.bilm_hdf5 import OPTIONS, WORDS, Source, input_of, read_bilm, read_softmax
+from elmo.formats.bilm_hdf5 import OPTIONS, WORDS, input_of, read_bilm, read_softmax
 from elmo.formats.model import Model
 from elmo.formats.tensor_bundle import INDEX, read_bundle
+from elmo.formats.tensors import Source
 from elmo.targets import is_there
 
 LIST = "checkpoint"

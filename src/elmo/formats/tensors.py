@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,22 @@ class TensorInFile:
 
     shape: Shape
     read: Callable[[], NDArray[np.float32]]
+
+
+class Source(NamedTuple):
+    """The tensors of a file.
+
+    Attributes:
+        stored: The tensors by their names in the file.
+        path: The file, for messages.
+        num_bytes: The size of the file or files, which bounds what may come out of them.
+        noun: What messages call an entry of such a file.
+    """
+
+    stored: Mapping[str, TensorInFile]
+    path: Path
+    num_bytes: int
+    noun: str = "data set"
 
 
 def room(num_bytes: int) -> int:
@@ -73,22 +90,14 @@ def require_sizes(config: BiLMConfig, where: Path) -> None:
 
 
 def read_weights(
-    shapes: Mapping[str, Shape],
-    format: Sequence[Rename],
-    stored: Mapping[str, TensorInFile],
-    path: Path,
-    noun: str,
-    num_bytes: int,
+    shapes: Mapping[str, Shape], format: Sequence[Rename], source: Source
 ) -> dict[str, NDArray[np.float32]]:
     """Read the tensors of a file that a module is made of.
 
     Args:
         shapes: The shapes of the module's tensors by name (see `elmo.formats.stored`).
         format: The layout of the file's tensors.
-        stored: The tensors by their names in the file.
-        path: The file, for messages.
-        noun: What messages call an entry of the file, such as "data set".
-        num_bytes: The size of the file, which bounds that of the tensors.
+        source: The file's tensors.
 
     Returns:
         The weights by the module's names.
@@ -97,6 +106,7 @@ def read_weights(
         ElmoError: If a tensor is missing, has the wrong shape or has no place in the module, if the tensors are larger
             than the file could contain, or if their numbers can't be weights.
     """
+    stored, path, num_bytes, noun = source
     # Tensors of other parts, such as a softmax next to the biLM, fit no rename and are ignored. Those that fit one but
     # have no place show that the options describe a smaller model: its vectors would be wrong.
     extra = renames.superfluous(format, shapes, list(stored))
