@@ -144,12 +144,15 @@ class ElmoModel:
             ElmoError: If the model cannot be read, or has no softmax with its vocabulary and `full` is true.
         """
         require_count("`max_batch_size`", max_batch_size)
-        is_folder = full and Path(directory).is_dir()
+        chosen = directory
+        if full and Path(directory).is_dir():
+            chosen = find_checkpoint(Path(directory)) or directory
         device = find_device("auto")
-        chosen = (is_folder and find_checkpoint(Path(directory))) or directory
         model = formats.load(chosen).to(device)
-        predictor = _Predictor.of(model, device)
-        if full and predictor is None:
+        predictor = None
+        if model.softmax is not None and model.vocabulary is not None:
+            predictor = _Predictor(model, model.softmax, model.vocabulary, device)
+        elif full:
             raise ElmoError(f"{directory}: has no softmax with its vocabulary, which full=True asks for")
         self._embedder, self._predictor = Embedder(model, device=device), predictor
         self._embedder.source = lasting_source(chosen)  # by which it can be pickled
@@ -253,13 +256,6 @@ class _Predictor:
         self._softmax = softmax.eval()
         self._device = device
 
-    @classmethod
-    def of(cls, model: Model, device: torch.device) -> _Predictor | None:
-        """Return the predictor of a model, or None if the model has no softmax or no vocabulary."""
-        if model.softmax is None or model.vocabulary is None:
-            return None
-        return cls(model, model.softmax, model.vocabulary, device)
-
     def run(
         self, sentences: Sequence[Sentence], batch_size: int, state: str, topn: int, nodelimiters: bool
     ) -> Iterator[list[Substitutes]]:
@@ -272,7 +268,7 @@ class _Predictor:
             hidden, after = self._predict(batch, first_rows(before, len(batch)))
             if state == "carry":
                 before = after  # no later batch has more sentences
-            found = [iter(self._best(direction, topn, nodelimiters)) for direction in hidden]
+            found = [self._best(direction, topn, nodelimiters) for direction in hidden]
             for sentence in batch:
                 yield [_substitutes(word, [next(direction) for direction in found]) for word in sentence]
 
