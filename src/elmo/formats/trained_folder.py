@@ -14,7 +14,7 @@ from elmo.formats.files import remove_partial, write_all
 from elmo.formats.model import Model
 from elmo.formats.native import read_model_config, save_native
 from elmo.formats.native_files import CONFIG, CONFIG_CHECKSUM, SOFTMAX, VOCABULARY, WEIGHTS
-from elmo.formats.safetensors import AnyArray, read_arrays
+from elmo.formats.safetensors import read_arrays
 from elmo.formats.stored import Weights
 from elmo.formats.words import read_vocabulary
 
@@ -61,19 +61,25 @@ def _holds(folder: Path, model: Model) -> bool:
     """
     softmax = model.stored_softmax
     try:
+        config, text, _ = read_model_config(folder / CONFIG)
         return (
-            _has_weights(folder / WEIGHTS, model.weights)
+            config == model.config
+            and text in (None, model.text)  # earlier versions did not say how the text was cut
+            and _has_weights(folder / WEIGHTS, model.weights)
             and _has_weights(folder / SOFTMAX, softmax and softmax.weights)
-            and _has_config(folder / CONFIG, model)
             and _has_words(folder / VOCABULARY, model.vocabulary)
         )
     except ElmoError:  # one of them is missing, damaged or of another model, so it has to be written again
         return False
 
 
-def _has_config(path: Path, model: Model) -> bool:
-    config, text, _ = read_model_config(path)
-    return config == model.config and text in (None, model.text)  # earlier versions did not say how the text was cut
+def _has_weights(path: Path, weights: Weights | None) -> bool:
+    if weights is None:
+        return not path.exists()
+    found = read_arrays(path)[0]
+    return found.keys() == weights.keys() and all(
+        found[name].dtype == array.dtype and np.array_equal(found[name], array) for name, array in weights.items()
+    )
 
 
 def _has_words(path: Path, vocabulary: Vocabulary | None) -> bool:
@@ -81,14 +87,3 @@ def _has_words(path: Path, vocabulary: Vocabulary | None) -> bool:
         return not path.exists()
     found = read_vocabulary(path, len(vocabulary))
     return found is not None and found.words == vocabulary.words
-
-
-def _has_weights(path: Path, weights: Weights | None) -> bool:
-    if weights is None or not path.exists():
-        return weights is None and not path.exists()
-    found = read_arrays(path)[0]
-    return found.keys() == weights.keys() and all(_are_equal(found[name], weights[name]) for name in found)
-
-
-def _are_equal(one: AnyArray, other: AnyArray) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one, other)
