@@ -46,11 +46,12 @@ build addresses -fsanitize=address,undefined -fno-sanitize-recover=all
     run addresses "${pytest[@]}" --slow tests/native
 )
 
-# Without torch, which the conftest imports: its threads are not compiled for this. The sanitizer of threads follows no
-# fork of a process with several threads, and refuses to start where some systems put memory at random (setarch -R).
+# Without torch, which the conftest imports, and without the threads of NumPy's products: neither is compiled for this,
+# so that races would be seen where there are none. The sanitizer of threads follows no fork of a process with several
+# threads, and refuses to start where some systems put memory at random (setarch -R).
 build threads -fsanitize=thread
 if setarch -R true 2> /dev/null; then python=(setarch -R "${python[@]}"); fi
-export TSAN_OPTIONS=halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1 OPENBLAS_NUM_THREADS=1
 LD_PRELOAD=$(libraries libtsan.so)
 export LD_PRELOAD
 run threads "${pytest[@]}" --noconftest -p levels -m "not slow" -k "not subnormal and not fork" \
