@@ -87,8 +87,11 @@ import elmo
 
 model = elmo.load("en")
 def embed():
-    while True:
-        model.embed([["They", "saw", "it"]])
+    try:
+        while True:
+            model.embed([["They", "saw", "it"]])
+    except RuntimeError:  # Python is ending; if the error were printed just then, Python might abort
+        pass
 threading.Thread(target=embed, daemon=True).start()
 time.sleep(0.5)
 """
