@@ -61,6 +61,7 @@ def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
         test: bool = True,
         others: Mapping[str, float] | None = None,
         machine: str = "a processor",
+        first_seed: int = 0,
         **settings: Any,
     ) -> None:
         folder = tmp_path / "runs" / name
@@ -71,7 +72,7 @@ def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
         metric = get_task(task).metric
         runs = [
             Result(seed, 9, 4, 60.0 * (seed + 1), 100.0, {"dev": {metric: s + 1}, "test": {metric: s}}, machine)
-            for seed, s in enumerate(scores)
+            for seed, s in enumerate(scores, first_seed)
         ]
         for run, score in zip(runs, scores, strict=True):
             run.scores["test"] |= {key: score + above for key, above in (others or {}).items()}
@@ -181,6 +182,14 @@ def test_the_summary_says_how_many_seeds_gained(
     make_record("wnut/none", "ner", [40, 41])
     make_record("wnut/elmo", "ner", after)
     assert says in " ".join(results.write_page(tmp_path).split())
+
+
+def test_the_summary_says_nothing_of_seeds_that_the_baseline_lacks(
+    results: ModuleType, make_record: Callable[..., None], tmp_path: Path
+) -> None:
+    make_record("wnut/none", "ner", [40, 41])
+    make_record("wnut/elmo", "ner", [41, 43], first_seed=2)
+    assert "for 1 of 1 training sets. There it removed 2.5 % of" in " ".join(results.write_page(tmp_path).split())
 
 
 def test_the_papers_own_scores_stand_in_a_table(

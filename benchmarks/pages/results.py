@@ -161,9 +161,12 @@ def _summary(gains: Sequence[Gain]) -> str:
     gained = [gain for gain in gains if gain.run.data not in failed]
     if not gained:
         return "No test score was higher with ELMo."
-    points = [points for gain in gained for points in _points(gain.baseline, gain.run)]
-    num_higher = sum(each > 0 for each in points)
-    seeds = "every one of their seeds" if num_higher == len(points) else f"{num_higher} of their {len(points)} seeds"
+    points = [_points(gain.baseline, gain.run) for gain in gained]
+    is_higher = [each > 0 for of_seeds in points for each in of_seeds]
+    seeds = ""
+    if all(points):  # each has a seed that its baseline had, too
+        told = "every one of their seeds" if all(is_higher) else f"{sum(is_higher)} of their {len(is_higher)} seeds"
+        seeds = f", in {told}"
     by_task = [
         f"{_range([gain.share for gain in gained if gain.run.task == task])} in {NAMES[task]}"
         for task in dict.fromkeys(gain.run.task for gain in gained)
@@ -174,7 +177,7 @@ def _summary(gains: Sequence[Gain]) -> str:
     parts = f" ({len(sets_gained)} of {len(sets)}, if parts of a set count as sets)" if len(sets) > num_whole else ""
     return textwrap.fill(
         f"With the same limit of epochs, test scores were higher with ELMo for {whole_gained} of {num_whole} "
-        f"training sets{parts}, in {seeds}. There it removed {_range([gain.share for gain in gained])} of the "
+        f"training sets{parts}{seeds}. There it removed {_range([gain.share for gain in gained])} of the "
         f"baseline's errors ({', '.join(by_task)}).{none} All seeds of a row share one biLM, so chance in its "
         "pretraining is not counted. Some baselines still improved when their training ended, so longer training "
         "would lower these gains ([below](#all-results)).",
