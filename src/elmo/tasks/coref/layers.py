@@ -25,10 +25,11 @@ from elmo.tasks.common.modules import glorot_linear
 DISTANCES = (1, 2, 3, 4, 5, 8, 16, 32, 64)
 """The smallest distances of the buckets, after the bucket of distance 0."""
 
-ROWS = 32
-"""The number of mentions whose antecedents are scored together.
+ROWS = {"cpu": 8, "cuda": 32}
+"""The number of mentions whose antecedents are scored together, by the type of the device.
 
-It is small enough for the memory, and large enough to keep a processor busy.
+It is large enough to keep the device busy, and small enough for its memory. On a CPU, the products of 8 mentions with
+all weights (about 6 MB) still fit its cache: a training step takes a fifth less time than with 32.
 """
 
 
@@ -235,8 +236,9 @@ class AntecedentScorer(nn.Module):
         own, other, product, features = self.first.weight.split(self.parts, dim=1)
         of_own, of_other = F.linear(vectors, own, self.first.bias), vectors @ other.t()
         places = torch.arange(len(vectors), device=vectors.device)
-        for row in range(0, len(vectors), ROWS):
-            column, end = max(0, row - self.max_antecedents), min(row + ROWS, len(vectors))
+        rows = ROWS.get(vectors.device.type, 32)
+        for row in range(0, len(vectors), rows):
+            column, end = max(0, row - self.max_antecedents), min(row + rows, len(vectors))
             mine, others = slice(row, end), slice(column, end)
             distances = places[mine, None] - places[others]
             found = self._features(distances, speakers[mine, None] == speakers[others], genre)
