@@ -347,6 +347,18 @@ def test_a_folder_removed_between_two_starts_is_begun_again(
     assert_same_end(whole, tmp_path / "run")
 
 
+def test_a_model_whose_checkpoints_were_removed_is_not_replaced(
+    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
+) -> None:
+    """The checkpoints take most of the space, so somebody may remove them when the model is finished."""
+    folder = shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(ElmoError, match=r"run: holds a trained model, but no checkpoint to continue from; .* another"):
+        Pretrainer(corpus, folder, settings, device="cpu")
+    for name in ("model.safetensors", "metrics.csv", "recipe.yaml"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
 def flip(data: bytes, place: int) -> bytes:
     """Flip one bit of one byte."""
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]

@@ -147,10 +147,8 @@ class Pretrainer:
         self.state: BiLMState = bilm.initial_state(len(rows))
         self.exchanged = Volume()
         resumed = resume_pretraining(self.run_folder.checkpoints, *self._tensors(), self.processes)
-        if resumed is None and start is None and self.run_folder.start is not None:
-            raise ElmoError(
-                f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (`start=MODEL`)"
-            )
+        if resumed is None:
+            self.processes.on_first(lambda: self.run_folder.require_nothing_trained(start))
         self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
         self._steps_before = self.progress.step
         self._heldout_text = checksum_of_examples(map(tuple, heldout))

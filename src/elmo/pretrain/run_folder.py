@@ -18,6 +18,7 @@ from elmo.errors import ElmoError
 from elmo.formats.card import TRAINED_FOR, known_figures
 from elmo.formats.files import read_json, write_all, write_json, write_text
 from elmo.formats.model import Model
+from elmo.formats.native_files import WEIGHTS
 from elmo.formats.safetensors import checksum
 from elmo.formats.trained_folder import save_trained
 from elmo.pretrain.checkpoint import PretrainingProgress, save_pretraining_checkpoint
@@ -127,6 +128,26 @@ class PretrainingFolder:
                     _FILES.forget(self.path)
                 self._mark()
         return self.start
+
+    def require_nothing_trained(self, start: Model | None) -> None:
+        """Refuse a run without a checkpoint that could not begin as it did, or would replace what was trained before.
+
+        Args:
+            start: The model that was given to begin with, if any.
+
+        Raises:
+            ElmoError: If the folder holds a model, whose checkpoints were then removed; or if the run was begun with a
+                model, and is given none now.
+        """
+        if (self.path / WEIGHTS).exists():  # written after a checkpoint
+            raise ElmoError(
+                f"{self.path}: holds a trained model, but no checkpoint to continue from; training from the beginning "
+                "would replace the model, so choose another folder (a new run can start from this model)"
+            )
+        if start is None and self.start is not None:
+            raise ElmoError(
+                f"{self.path}: was begun with a model, and has no checkpoint yet; name that model again (`start=MODEL`)"
+            )
 
     @contextmanager
     def held(self) -> Generator[None]:
