@@ -561,17 +561,21 @@ def test_a_full_disk_ends_in_one_sentence_and_keeps_what_is_safe(place: Path, en
     assert_same(path, whole(place, ending))
 
 
-def test_a_disk_that_is_full_at_the_very_end(model: Embedder, tmp_path: Path) -> None:
-    """The HDF5 library writes the list of sentences last, and it would end the process if the disk were full."""
-    model.write(tmp_path / "whole.h5", SENTENCES)
+@pytest.mark.parametrize("text", [SENTENCES, [["w"]] * 10_000], ids=["short", "many sentences"])
+def test_a_disk_that_is_full_at_the_very_end(model: Embedder, tmp_path: Path, text: list[list[str]]) -> None:
+    """The HDF5 library writes the list of sentences last, and it would end the process if the disk were full.
+
+    It also copies the names of all data sets then, which take more than the rest if there are many sentences.
+    """
+    model.write(tmp_path / "whole.h5", text)
     size, (soft, hard) = (tmp_path / "whole.h5").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 100, hard))
     try:
         with pytest.raises(ElmoError, match=r"full\.h5: can't be written"):
-            model.write(tmp_path / "full.h5", SENTENCES)
+            model.write(tmp_path / "full.h5", text)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    model.write(tmp_path / "full.h5", SENTENCES)
+    model.write(tmp_path / "full.h5", text)
     assert (tmp_path / "full.h5").stat().st_size == size
     assert_same(tmp_path / "full.h5", tmp_path / "whole.h5")
 

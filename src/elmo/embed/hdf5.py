@@ -71,7 +71,7 @@ class HDF5Writer:
         *apart, width = self._layout.pooled_shape
         shapes = ((*apart, length, width) for block in self._stored_lengths() for length in block.tolist())
         self._data.truncate()
-        describe_data_sets(
+        names = describe_data_sets(
             self._data,
             iter([(self._count, *self._layout.pooled_shape)]) if pooled else shapes,
             1 if pooled else self._count,
@@ -81,7 +81,8 @@ class HDF5Writer:
         self._index.write(b"}" if self._count else b"{}")
         size = self._index.tell()
         is_short = size <= INDEX_BYTES
-        self._reserve(size if is_short else 0)
+        # To add the name of one more data set, HDF5's library copies all names into twice the space.
+        self._reserve(size + 2 * names if is_short else 0)
         self._data.close()
         self._index.seek(0)
         with h5py.File(self._path, "r+", locking=False) as file:

@@ -42,7 +42,7 @@ _FLOATS = {2: (15, 16, 10, 5, 0, 10, 15), 4: (31, 32, 23, 8, 0, 23, 127)}
 
 def describe_data_sets(
     file: BinaryIO, shapes: Iterator[Sequence[int]], num_sets: int, dtype: np.dtype[Any], name: str
-) -> None:
+) -> int:
     """Append the description of all data sets to a file of numbers, and complete it.
 
     Args:
@@ -52,6 +52,9 @@ def describe_data_sets(
         num_sets: Number of data sets.
         dtype: The type of the numbers, float16 or float32.
         name: Name of the only data set. If it is empty, the data sets are called "0", "1", ….
+
+    Returns:
+        The size of all names in bytes, which have no room for another one.
     """
     headers, size = _write_headers(file, shapes, dtype)
     names, width = _write_names(file, num_sets, name)
@@ -63,6 +66,7 @@ def describe_data_sets(
     file.seek(0)
     file.write(start)
     file.seek(end)
+    return num_sets * width
 
 
 def _append(file: BinaryIO, data: bytes) -> int:
