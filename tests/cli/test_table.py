@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unicodedata import normalize
+
 import pytest
 
 from elmo.cli.table import print_table
@@ -23,6 +25,14 @@ def test_numbers_stand_on_the_right_and_text_on_the_left(capsys: pytest.CaptureF
 def test_wide_characters_and_combining_marks_keep_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:
     print_table((), [("猫", "1"), ("cafe\N{COMBINING ACUTE ACCENT}", "2"), ("cat", "3")])
     assert shown(capsys) == ["猫    1", "cafe\N{COMBINING ACUTE ACCENT}  2", "cat   3"]
+
+
+def test_korean_takes_as_many_places_in_either_normal_form(capsys: pytest.CaptureFixture[str]) -> None:
+    """Files from a Mac often have letters as NFD, in which a syllable is two or three characters."""
+    nfd = normalize("NFD", "한국어")
+    assert len(nfd) == 8
+    print_table((), [("한국어", "1"), (nfd, "2"), ("abcdef", "3")])
+    assert shown(capsys) == ["한국어  1", f"{nfd}  2", "abcdef  3"]
 
 
 def test_signs_without_a_place_keep_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:

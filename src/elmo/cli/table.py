@@ -20,6 +20,8 @@ order of the rest of the line. `MARK`, put before `END`, keeps the spaces before
 Terminals that don't order letters ignore all of them."""
 
 _WITHOUT_PLACE = ("Mn", "Me", "Cf")
+_JOINING_JAMO = re.compile(r"[\u1160-\u11ff\ud7b0-\ud7ff]")
+"""Vowels and final consonants of Korean, which stand inside of the syllable that they belong to (as in NFD)."""
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, widest: int | None = None) -> None:
@@ -46,6 +48,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, widest: i
 
 def display_width(text: str) -> int:
     """Return how many places a text takes on a terminal: two for a wide character, none for a mark or a joiner."""
+    text = _JOINING_JAMO.sub("", text)
     return sum(0 if category(c) in _WITHOUT_PLACE else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
