@@ -62,6 +62,16 @@ def test_documents_of_conllu(tmp_path: Path) -> None:
     assert list(read_unlabelled(path, "label")) == [TextExample(example.sentences) for example in found]
 
 
+def test_a_document_without_words_is_left_out(tmp_path: Path) -> None:
+    """Neither its label nor its beginning counts for the sentence before it or behind it."""
+    empty = "# newdoc id = 2\n# label = b\n\n"
+    text = conllu("# newdoc id = 1\n# label = a\nx", "y") + empty + conllu("# newdoc\n\n# label = c\nz") + empty
+    (tmp_path / "a.conllu").write_text(empty + text)
+    found = read_labelled(tmp_path / "a.conllu", "label", several=False)
+    assert found == [TextExample((("x",), ("y",)), ("a",)), TextExample((("z",),), ("c",))]
+    assert list(read_unlabelled(tmp_path / "a.conllu", "label")) == [TextExample(each.sentences) for each in found]
+
+
 def test_conllu_without_marks_of_documents(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text(conllu("# mood = good\na b", "# mood = bad\nc", "d"))

@@ -67,7 +67,8 @@ def read_labelled(path: str | Path, label_comment: str, *, several: bool) -> lis
     """Read the labelled documents of a file of CoNLL-U, whose words are given.
 
     The labels of a document are in a comment of its sentences, as in "# label = weather". A document begins at a
-    comment "# newdoc" or, in a file that has none, at its labels. A file with neither is one document.
+    comment "# newdoc" or, in a file that has none, at its labels. A file with neither is one document. A document
+    without words is left out.
 
     Args:
         path: The file.

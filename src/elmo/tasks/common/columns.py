@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from elmo.errors import ElmoError
 from elmo.text.columns import DOCUMENT, read_paragraphs, split_columns
@@ -54,9 +54,12 @@ class ColumnSentence:
         return tuple(_item_of(misc, key) for misc in self.column("misc"))
 
     def comments(self, key: str) -> list[str]:
-        """Return the values of all comments of the form "# key = value"."""
+        """Return the values of all comments of the form "# key = value".
+
+        Those of a document without words, which stand before the sentence or at the end of the file, are left out.
+        """
         form = re.compile(rf"#\s*{re.escape(key)}\s*=\s*(.*?)\s*")
-        return [found[1] for line in self.lines if len(line) == 1 and (found := form.fullmatch(line[0]))]
+        return [found[1] for comment in self._comments if (found := form.fullmatch(comment))]
 
     def after(self, lines: Sequence[Line]) -> ColumnSentence:
         """Return the sentence with further lines before its own, none of which holds a word."""
@@ -67,7 +70,23 @@ class ColumnSentence:
     @property
     def begins_document(self) -> bool:
         """Whether a comment says that a document begins here ("# newdoc", with an id or without)."""
-        return any(len(line) == 1 and _NEWDOC.match(line[0]) for line in self.lines)
+        return any(map(_NEWDOC.match, self._comments))
+
+    @property
+    def _comments(self) -> list[str]:
+        """The comments on the sentence, and the other lines that hold no word between them and the last word.
+
+        Comments end at a blank line if another document begins after it: they are of one that has no words.
+        """
+        groups: list[list[str]] = [[]]
+        end = self.places[-1] if self.places else len(self.lines)
+        for line in self.lines[:end]:  # what stands behind the words, at the end of a file, is of no sentence
+            if line == ("",):
+                groups.append([])
+            elif len(line) == 1:
+                groups[-1].append(line[0])
+        first = max((number for number, group in enumerate(groups) if any(map(_NEWDOC.match, group))), default=0)
+        return list(chain.from_iterable(groups[first:]))
 
     def with_columns(self, values: Mapping[str, Sequence[str]]) -> str:
         """Return the sentence as text, with new values for each word in some columns, and a blank line at the end.
