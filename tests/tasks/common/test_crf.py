@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from comparing import adds_by_index
 from elmo.tasks.common.crf import CRF, Allowed
 from elmo.tasks.common.spans import allowed_sequences, tags_for
 
@@ -77,6 +78,13 @@ def test_gradients_are_those_of_finite_differences() -> None:
         return torch.func.functional_call(crf, named, (emissions, tags, mask))
 
     assert torch.autograd.gradcheck(likelihood, (emissions.requires_grad_(), *parameters))
+
+
+def test_gradients_are_added_in_one_order() -> None:
+    """The same move is in many places. If their gradients were added in any order, a training on several threads that
+    was stopped would not continue to the bit."""
+    crf, (emissions, mask) = make_crf(), make_batch([4, 4])
+    assert not adds_by_index(crf(emissions, torch.zeros(2, 4, dtype=torch.long), mask).sum())
 
 
 @pytest.mark.parametrize("constrained", [False, True])

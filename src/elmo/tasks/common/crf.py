@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -61,11 +62,17 @@ class CRF(nn.Module):
     def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         """Return the score of the `tags` of each row (B,)."""
         chosen = emissions.gather(2, tags.unsqueeze(2)).squeeze(2)
-        moves = self.transitions[tags[:, :-1], tags[:, 1:]]
+        moves = _look_up(self.transitions, tags[:, :-1] * len(self.transitions) + tags[:, 1:])
         # A sequence ends with the tag of its own last token, which in shorter rows is not in the last column.
         last = tags.gather(1, mask.sum(dim=1, keepdim=True) - 1).squeeze(1)
         inner = torch.where(mask, chosen, 0).sum(dim=1) + torch.where(mask[:, 1:], moves, 0).sum(dim=1)
-        return self.start[tags[:, 0]] + inner + self.end[last]
+        return _look_up(self.start, tags[:, 0]) + inner + _look_up(self.end, last)
+
+
+def _look_up(scores: Tensor, places: Tensor) -> Tensor:
+    """Return the scores at some places, counted row by row."""
+    # Not by indexing, whose backward pass adds in any order in a large batch: a resumed run would not be bit-equal.
+    return F.embedding(places, scores.reshape(-1, 1)).squeeze(-1)
 
 
 class Decoder(nn.Module):
