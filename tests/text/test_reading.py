@@ -236,6 +236,15 @@ def test_a_damaged_second_stream_is_not_dropped(tmp_path):
         list(read_lines(str(tmp_path / "a.xz")))
 
 
+@pytest.mark.parametrize("window", [27, 31])
+def test_zstd_with_a_wide_window(tmp_path, window):
+    """As `zstd --long=31` packs large collections. This is a frame that says so, with one block as it is."""
+    pytest.importorskip("zstandard", reason="needs the extra zstd")
+    frame = b"\x28\xb5\x2f\xfd\0" + bytes([(window - 10) << 3]) + (len(b"a\nb\n") << 3 | 1).to_bytes(3, "little")
+    (tmp_path / "text.zst").write_bytes(frame + b"a\nb\n")
+    assert list(read_lines(tmp_path / "text.zst")) == ["a", "b"]
+
+
 @pytest.mark.parametrize("suffix", [".xz", ".zst"])
 def test_a_small_file_that_decompresses_to_much_is_read_in_constant_memory(tmp_path, suffix):
     """A kilobyte of either format can stand for tens of megabytes."""

@@ -20,6 +20,10 @@ STDIN = "-"
 COMPRESSED = (".gz", ".xz", ".zst")
 """The endings of the names of compressed files, in lower case."""
 
+_WIDEST_WINDOW = 1 << 31
+"""In bytes: how far back a text of zstd may refer, which takes as much memory. Large collections are often packed by
+`zstd --long=31`, and the library by itself reads up to `--long=27`. No file can have a wider one."""
+
 _PIECE = 1 << 8
 """How many compressed bytes are decompressed at a time: few, as they may stand for 30,000 times as many."""
 
@@ -61,7 +65,7 @@ def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, 
                 yield cast(BinaryIO, frames), position, (EOFError, lzma.LZMAError)
             case ".zst":
                 zstandard = import_extra("zstandard", f"{path}: reading .zst")
-                new_frame = zstandard.ZstdDecompressor().decompressobj
+                new_frame = zstandard.ZstdDecompressor(max_window_size=_WIDEST_WINDOW).decompressobj
                 yield cast(BinaryIO, _Frames(file, new_frame)), position, (EOFError, zstandard.ZstdError)
             case _:
                 yield file, position, ()
