@@ -82,6 +82,21 @@ def test_a_rare_space_may_be_a_word(tmp_path: Path) -> None:
     assert "\u3000" in require_vocabulary(formats.load(folder)).words
 
 
+@pytest.mark.parametrize("others", [("\u00a0the", "the\u00a0"), ("the", "\u00a0the"), ("\u00a0the", "the")])
+def test_of_lines_that_differ_in_spaces_the_last_one_is_the_word(others: tuple[str, str], tmp_path: Path) -> None:
+    """As in bilm-tf, which keeps the last number of a word. Programs that cut at plain spaces make such lists."""
+    folder, _, weights = make(tmp_path)
+    write_words(folder, [others[0], *WORDS[1:-1], others[1]])
+    model = formats.load(folder)
+    words = require_vocabulary(model)
+    assert len(words) == len(WORDS)
+    rows = weights["embedding"][[len(WORDS) - 1, 0]]
+    found = model.weights["word_encoder.embedding.weight"]
+    np.testing.assert_array_equal(
+        found[[words.id("the"), words.id(next(each for each in others if each != "the"))]], rows
+    )
+
+
 def test_options_need_not_count_the_words(tmp_path: Path) -> None:
     options = make_options()
     del options["n_tokens_vocab"]

@@ -294,9 +294,7 @@ def _in_our_order(weights: Weights, num_words: int, path: Path, use: str) -> Voc
 
     The rows of all `weights` move with their words. `use` says in messages what expects `num_words`.
     """
-    # bilm-tf strips each line, too; a word of nothing but a rare space stays one here.
-    words = [word.strip() or word for word in read_so_many(path, num_words, use)]
-    words = [word for word in words if word != NO_WORD]
+    words = _stripped([line for line in read_so_many(path, num_words, use) if line.strip() != NO_WORD])
     require_as_many(path, len(words), num_words, use)
     missing = next((word for word in SPECIAL_WORDS if word not in words), None)
     if missing is not None:
@@ -307,6 +305,20 @@ def _in_our_order(weights: Weights, num_words: int, path: Path, use: str) -> Voc
         words = [words[row] for row in rows]
         weights.update({name: array[rows] for name, array in weights.items()})
     return Vocabulary.of(words, path)
+
+
+def _stripped(lines: Sequence[str]) -> list[str]:
+    """Strip the lines of a word list, as bilm-tf does; a word of nothing but a rare space stays one here.
+
+    Of lines that differ only in spaces around a word, the last one is that word, as in bilm-tf, whose training has met
+    none of the others. They keep a rare space, so that no word is there twice.
+    """
+    words = [line.strip() or line for line in lines]
+    last = {word: row for row, word in enumerate(words)}
+    for row, (line, word) in enumerate(zip(lines, words, strict=True)):
+        if last[word] != row:
+            words[row] = line if line != word else lines[last[word]]
+    return words
 
 
 def _config(source: Source, options: Path) -> BiLMConfig:
