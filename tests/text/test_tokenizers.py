@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
 from elmo.text import rules, tokenizers
+from elmo.text.alignment import PlacedToken, align
 from elmo.text.languages import short_code
 from elmo.text.prepare import prepare
 from elmo.text.rules import split_sentences
 from elmo.text.tokenizers import (
     KINDS,
     RULES,
-    PlacedToken,
-    align,
     file_of_function,
     get_tokenizer,
     is_function,
@@ -125,6 +124,19 @@ def test_characters_keep_their_marks():
         ("del mar", ["de", "el", "mar"], ["de", "l", "mar"]),
         ("  zum Haus ", ["zu", "dem", "Haus"], ["zu", "m", "Haus"]),
         ("au  ", ["à", "le"], ["au", "au"]),
+        ("zum Haus am dem Weg", ["zu", "dem", "Haus", "am", "dem", "Weg"], ["zu", "m", "Haus", "am", "dem", "Weg"]),
+        (
+            "du chat et de la, le",
+            ["de", "le", "chat", "et", "de", "la", ",", "le"],
+            ["du", "du", "chat", "et", "de", "la", ",", "le"],
+        ),
+        ("cafe\u0301 a Roma", ["café", "a", "Roma"], ["cafe\u0301", "a", "Roma"]),
+        ("أحوال و أخبار", ["احوال", "و", "اخبار"], ["أحوال", "و", "أخبار"]),
+        (
+            "我們愛貓，貓愛我們",
+            ["我们", "愛", "貓", "，", "貓", "愛", "我们"],
+            ["我們", "愛", "貓", "，", "貓", "愛", "我們"],
+        ),
         ("  ", ["x"], [""]),
         ("", [], []),
     ],

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
+from elmo.text.alignment import PlacedToken
 from elmo.text.conllu import conllu_sentences
 from elmo.text.reading import PLAIN, Reading, TextBlock, lower, read_text_blocks, split_text
-from elmo.text.tokenizers import PlacedToken, get_tokenizer, locate
+from elmo.text.tokenizers import get_tokenizer, locate
 
 
 class LocatedSentence(list[str]):

@@ -1,20 +1,21 @@
-"""Tokenizers by name, and the places of tokens in the text that they were cut from."""
+"""Tokenizers by name, and the places of their tokens in the text (see `elmo.text.alignment`)."""
 
 from __future__ import annotations
 
 import importlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.text.alignment import PlacedToken, align
 from elmo.text.rules import character_tokens, ptb_tokens, word_tokens
 
 Tokenizer = Callable[[str], list[str]]
@@ -31,25 +32,8 @@ RULES: dict[str, Tokenizer] = {
 }
 """The tokenizers that need nothing but their name."""
 
-MOST_LEFT_OUT = 10_000
-"""How many characters a tokenizer may leave out between two tokens for `align` to find the second one.
-
-Without a limit, each token that the text doesn't have would cost a search to the text's end."""
-
 _CODE = re.compile(r"[\w-]+", re.ASCII)
-_SPACES = re.compile(r"\s*")
 _SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-class PlacedToken(NamedTuple):
-    """A token and the text that it stands for, `text[start:end]`.
-
-    The two differ only where a tokenizer rewrites text, as some do with quotes, or where the text contains whitespace.
-    """
-
-    token: str
-    start: int
-    end: int
 
 
 def get_tokenizer(name: str) -> Tokenizer:
@@ -167,51 +151,6 @@ def locate(text: str, tokenize: Tokenizer) -> list[PlacedToken]:
     if isinstance(tokenize, _Function):
         return tokenize.locate(text)
     return align(text, tokenize(text))
-
-
-def align(text: str, tokens: Sequence[str]) -> list[PlacedToken]:
-    """Find tokens in the text that they were cut from.
-
-    A token that the tokenizer rewrote, so that the text has no such part, gets what is left between its neighbors, as
-    `"` for two backticks. Several in a row all get the same part. Upper and lower case count as equal. Between two
-    tokens, the tokenizer may have left out text of up to `MOST_LEFT_OUT` characters.
-
-    Args:
-        text: Raw text.
-        tokens: All its tokens, in order.
-    """
-    found: list[PlacedToken] = []
-    rewritten: list[str] = []
-    lowered = ""
-    end = 0
-    for token in tokens:
-        start = _SPACES.match(text, end).end()  # pyright: ignore[reportOptionalMemberAccess] - it matches anything
-        if _lower_in_place(text[start : start + len(token)]) != _lower_in_place(token):
-            lowered = lowered or _lower_in_place(text)
-            start = lowered.find(_lower_in_place(token), end, end + len(token) + MOST_LEFT_OUT)
-        if start < 0:
-            rewritten.append(token)
-            continue
-        found += _between(text, end, start, rewritten)
-        rewritten.clear()
-        end = start + len(token)
-        found.append(PlacedToken(token, start, end))
-    return found + _between(text, end, len(text), rewritten)
-
-
-def _lower_in_place(text: str) -> str:
-    """Convert a text to lower case so that each letter keeps its place: only "İ" has a longer lower case.
-
-    Every sigma becomes "σ": `str.lower` makes some of them "ς", by what stands before them and is not in the token.
-    """
-    return text.replace("İ", "i").lower().replace("ς", "σ")
-
-
-def _between(text: str, start: int, end: int, tokens: Sequence[str]) -> list[PlacedToken]:
-    """Return tokens that stand for all of a part of the text, without the whitespace around it."""
-    part = text[start:end]
-    end = start + len(part.rstrip())
-    return [PlacedToken(token, min(end, start + len(part) - len(part.lstrip())), end) for token in tokens]
 
 
 class _Function:
