@@ -74,6 +74,18 @@ def test_scale_and_place_of_numbers_change_nothing() -> None:
     assert scores[0] == pytest.approx(scores[1], abs=0.011)  # rounding may move 4 of 400 across the plane
 
 
+@pytest.mark.parametrize("constant", [0.1, -3.3, 100.7])
+def test_a_dimension_that_varies_only_after_the_training_is_left_out(constant: float) -> None:
+    """The mean of equal numbers is rounded, so that it may not be one of them."""
+    draw = np.random.default_rng(6)
+    vectors = draw.normal(size=(1100, 3)).astype(np.float32)
+    labels = np.where(vectors[:, 0] > 0, "yes", "no").tolist()
+    vectors[:, 2] = constant
+    probe = fit_probe(vectors[:1000], labels[:1000], vectors[1000:], labels[1000:])
+    vectors[:, 2] += draw.normal(size=1100)
+    assert probe.accuracy(vectors, labels) > 0.95
+
+
 def test_the_weight_decay_is_the_best_on_the_dev_set() -> None:
     """There are more dimensions than training examples, so that a probe without decay would learn noise by heart."""
     draw = np.random.default_rng(3)

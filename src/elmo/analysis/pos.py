@@ -31,6 +31,9 @@ MAX_STEPS = 100
 WEIGHT_DECAYS = (1e-3, 1e-4, 1e-5)
 """Weight decays that are tried by default, the strongest first."""
 
+CONSTANT = 1e-6
+"""A dimension whose standard deviation is at most this share of its mean never varies, apart from rounding."""
+
 
 @dataclass(frozen=True, eq=False)  # == of two tensors is a tensor, not a bool
 class LinearProbe:
@@ -110,10 +113,14 @@ def fit_probe(
     # The layers of a biLM differ a hundredfold in scale and offset. On scaled features the same weight decays fit all
     # of them. A dimension that never varies has no scale; the minimum keeps it from becoming a division by zero.
     numbers = _tensor(vectors)
-    mean, scale = numbers.mean(dim=0), numbers.std(dim=0, correction=0).clamp_min(1e-6)
+    mean, deviation = numbers.mean(dim=0), numbers.std(dim=0, correction=0)
+    scale = deviation.clamp_min(1e-6)
     weight = torch.zeros(len(names), numbers.shape[1], requires_grad=True)
     bias = torch.zeros(len(names), requires_grad=True)
     scaled = (numbers - mean) / scale
+    # All that is left of such a dimension is the rounding of its mean. A weight for that would be thousands for the
+    # dimension itself, and decide alone as soon as other vectors vary in it.
+    scaled[:, deviation <= CONSTANT * mean.abs()] = 0
     found: list[tuple[float, LinearProbe]] = []
     for decay in sorted(weight_decays, reverse=True):
         _minimize(scaled, targets, weight, bias, decay)
