@@ -15,8 +15,8 @@ import pytest
 from bridge import make_model
 from commands import RunMain
 from elmo.analysis import word_vectors as module
-from elmo.analysis.clusters import cluster_as_needed, mean_silhouette
-from elmo.analysis.vectors import add_to_rows
+from elmo.analysis.clusters import cluster, cluster_as_needed, mean_silhouette
+from elmo.analysis.vectors import add_to_rows, unit
 from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
 from elmo.analysis.word_vectors import type_vectors
 from elmo.config import TextConfig
@@ -162,6 +162,18 @@ def test_as_many_groups_as_needed(number: int, most: int) -> None:
     groups = cluster_as_needed(units, most, 0.6)
     assert len(set(groups.tolist())) == number
     assert all(len(set(part.tolist())) == 1 for part in np.split(groups, number))
+
+
+def test_rounding_separates_no_groups() -> None:
+    """The uses of a word in equal sentences differ by rounding alone, of vectors in float16 here."""
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    random = np.random.default_rng(0)
+    for size in (1e-6, 1e-5, 1e-4):
+        uses = (random.normal(size=256) + size * random.normal(size=(60, 256))).astype(np.float16).astype(np.float32)
+        units = unit(uses)
+        for number in range(2, 6):
+            assert mean_silhouette(units, cluster(units, number)) == pytest.approx(0, abs=0.1)
+        assert not cluster_as_needed(units, 5, 0.1).any()
 
 
 def test_silhouettes_are_those_of_scikit_learn() -> None:

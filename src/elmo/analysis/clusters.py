@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.vectors import Vectors
+from elmo.analysis.vectors import ROUNDING, Vectors
 from elmo.extras import import_extra
 
 Groups = NDArray[np.int64]
@@ -57,7 +57,8 @@ def mean_silhouette(units: Vectors, groups: Groups) -> float:
     """Return the mean silhouette of N vectors of length 1, by the cosine distance: from -1 to 1, and 1 is best.
 
     The silhouette of a vector compares its mean distance to its own group, a, with that to the nearest other group, b:
-    (b - a) / max(a, b). That of a vector alone in its group is 0. So is all of it if there is only one group.
+    (b - a) / max(a, b). That of a vector alone in its group is 0. So is all of it if there is only one group. It is
+    about 0 for vectors whose distances are no more than rounding, as those of a word in equal sentences.
 
     Source:
         Rousseeuw 1987.
@@ -73,6 +74,6 @@ def mean_silhouette(units: Vectors, groups: Groups) -> float:
     own = is_in.astype(bool)
     own_sizes = (is_in @ sizes).astype(np.float32)
     within = np.maximum(distances[own], 0) / np.maximum(own_sizes - 1, 1)
-    others = np.where(own, np.inf, distances / sizes).min(axis=1)
-    silhouettes = (others - within) / np.maximum(np.maximum(within, others), np.finfo(np.float32).tiny)
+    others = np.maximum(np.where(own, np.inf, distances / sizes).min(axis=1), 0)
+    silhouettes = (others - within) / np.maximum(np.maximum(within, others), ROUNDING)
     return float(np.where(own_sizes > 1, silhouettes, 0).mean())

@@ -13,8 +13,8 @@ import numpy as np
 from elmo.analysis.neighbors import matches
 from elmo.analysis.pictures import dress, label_components, literal, new_figure, require_picture, save_figure
 from elmo.analysis.style import COLORS, INK, MARKERS, REST, SMALL_SIZE, TITLE_SIZE
-from elmo.analysis.vectors import Vectors, project, unit
-from elmo.analysis.wsd import ROUNDING, embed_instances, only
+from elmo.analysis.vectors import ROUNDING, Vectors, project, unit
+from elmo.analysis.wsd import embed_instances, only
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights

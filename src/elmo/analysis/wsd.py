@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.vectors import Vectors, unit
+from elmo.analysis.vectors import ROUNDING, Vectors, unit
 from elmo.analysis.wsd_data import Annotated, Instance, Target, require_instances
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
@@ -20,11 +20,6 @@ from elmo.progress import show_progress
 
 FIRST_SENSE = "first sense"
 """Name of the baseline in tables: the sense that WordNet lists first, whatever the sentence."""
-
-# Without context, as in layer 0, all uses of a form have the same vector. Compared exactly, rounding would decide which
-# of them, and so which sense, is nearest.
-ROUNDING = 1e-5
-"""Vectors whose cosines differ by less than this are taken to be equally near."""
 
 NEAREST_USE = "nearest use"
 """Suffix in tables for layers where single uses are compared instead of the means of senses."""
