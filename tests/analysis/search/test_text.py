@@ -12,7 +12,7 @@ from elmo.analysis.search import ContextIndex, build_index
 from elmo.analysis.tagged import read_tagged
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
-from indexes import LETTERS, QUERY
+from indexes import CONLLU, LETTERS, QUERY
 
 pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
 
@@ -183,6 +183,15 @@ def test_tagged_text_is_read_as_asked_for(model: Embedder, tmp_path: Path) -> No
     origin = text.origin(0)
     assert origin is not None
     assert origin.line == 3
+
+
+def test_a_byte_order_mark_may_be_the_first_word_of_tagged_text(model: Embedder, tmp_path: Path) -> None:
+    """Taggers make a word of the one at the beginning of a text."""
+    (tmp_path / "text").write_text("# text = play\n" + CONLLU.partition("\n")[2].replace("They", "\ufeff", 1), "utf-8")
+    build_index(model, [str(tmp_path / "text")], tmp_path / "index", tagged="upos")
+    text = ContextIndex(tmp_path / "index", model).text
+    assert text.sentence(0) == ("\ufeff", "play", ".")
+    assert [text.tag(token) for token in range(3)] == ["PRON", "VERB", "PUNCT"]
 
 
 @pytest.mark.parametrize("tags", ["CCDD", "ABAB"])

@@ -220,6 +220,8 @@ def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, f
         (folder / TAGS).open("wb") as tags,
         (folder / PLACES_FILE).open("wb") as places,
     ):
+        # At the very beginning of a file, a byte-order mark is dropped. One that is in the first word belongs to it.
+        text.write("\n")
         for place, sentence in read_tagged(paths, columns, encoding):
             pairs = [pair for pair in zip(*sentence, strict=True) if pair[0] not in (BOS, EOS)]
             if not pairs:
