@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -35,6 +36,21 @@ def test_a_package_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypa
     monkeypatch.delitem(sys.modules, "faiss", raising=False)
     with pytest.raises(ElmoError, match="an index needs faiss, which can't be imported: No module named 'no_such_mod"):
         import_extra("faiss", "an index")
+
+
+def test_another_version_of_a_package_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentence Transformers 5, which many have, lacks the module that ours is based on."""
+    for name in [name for name in sys.modules if name.startswith("sentence_transformers.")]:
+        monkeypatch.delitem(sys.modules, name)
+    package = ModuleType("sentence_transformers")
+    package.__path__ = []
+    monkeypatch.setitem(sys.modules, "sentence_transformers", package)
+    says = (
+        "ElmoTokens needs another version of sentence_transformers, since the one that is installed has no module "
+        "sentence_transformers.base: pip install 'elmo-torch[sentence-transformers]'"
+    )
+    with pytest.raises(ElmoError, match=re.escape(says)):
+        import_extra("sentence_transformers.base.modules", "ElmoTokens")
 
 
 @pytest.mark.parametrize("package", ["flair", "ray", "sentence_transformers", "sklearn", "spacy"])

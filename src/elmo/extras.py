@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from elmo.errors import ElmoError
@@ -40,12 +41,18 @@ def import_extra(name: str, purpose: str) -> Any:
         purpose: What needs it, for the message: "an index", "a figure".
 
     Raises:
-        ElmoError: If the package is not installed or can't be imported.
+        ElmoError: If the package is not installed, is another version without the module, or can't be imported.
     """
     package = name.split(".")[0]
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == package:
-            raise missing(package, purpose) from None
+        lacking = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        if lacking.split(".")[0] == package:
+            if sys.modules.get(package) is None:
+                raise missing(package, purpose) from None
+            raise ElmoError(
+                f"{purpose} needs another version of {package}, since the one that is installed has no module "
+                f"{lacking}: pip install 'elmo-torch[{EXTRAS[package]}]'"
+            ) from None
         raise ElmoError(f"{purpose} needs {package}, which can't be imported: {error}") from error

@@ -153,7 +153,8 @@ def test_findings_of_different_things_are_not_joined(changes: dict[str, Any], sa
 
 
 def test_a_missing_matplotlib_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(
         ElmoError, match=r"a picture needs matplotlib, which is not installed: pip install 'elmo-torch\[analysis\]'"
     ):
