@@ -34,11 +34,14 @@ def test_a_small_vocabulary_has_a_perplexity_without_heldout_text(
 def test_an_end_moved_to_where_a_run_was_stopped_is_reported_once(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """Starting the run again writes no further row, however often that is done."""
-    train(corpus, tmp_path / "run", recipe(max_steps=10, log_every_steps=5), stop_after=8)
+    """Starting the run again writes no further row, however often that is done. The rate is that of the step."""
+    settings = {"log_every_steps": 5, "learning_rate": 0.2, "decay": 1.0}
+    train(corpus, tmp_path / "run", recipe(max_steps=10, **settings), stop_after=8)
     for _ in range(3):
-        Pretrainer(corpus, tmp_path / "run", recipe(max_steps=8, log_every_steps=5), device="cpu").train()
-    assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.csv")] == [5, 8]
+        Pretrainer(corpus, tmp_path / "run", recipe(max_steps=8, **settings), device="cpu").train()
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    assert [row["step"] for row in rows] == [5, 8]
+    assert [row["learning_rate"] for row in rows] == pytest.approx([0.2 * 0.55, 0.2 * 0.25])
 
 
 def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(

@@ -46,6 +46,7 @@ class PretrainingProgress:
         loss_sums: The loss of each direction in nats per prediction, summed since the last row of metrics.
         num_summed: The number of steps since the last row of metrics.
         summed_seconds: The value of `seconds` at the last row of metrics.
+        learning_rate: The learning rate of the last step. Earlier versions did not keep it.
         heldout_perplexity: The perplexity of held-out text when it was last measured.
         heldout_step: The step after which it was last measured.
         heldout_text: The checksum of that text. Earlier versions did not keep it.
@@ -59,6 +60,7 @@ class PretrainingProgress:
     loss_sums: tuple[float, ...] = (0.0, 0.0)
     num_summed: int = 0
     summed_seconds: float = 0.0
+    learning_rate: float | None = None
     heldout_perplexity: float | None = None
     heldout_step: int | None = None
     heldout_text: str | None = None

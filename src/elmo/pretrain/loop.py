@@ -285,6 +285,7 @@ class Pretrainer:
         if not math.isfinite(norm):
             raise self._not_finite("the gradient")
         self.optimizer.step(self.share_done)
+        self.progress.learning_rate = self.optimizer.learning_rate
         return torch.stack(losses).tolist()
 
     @property

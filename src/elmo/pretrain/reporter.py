@@ -130,9 +130,10 @@ class Reporter:
             "predictions": progress.step * run.predictions_per_step,
             "seconds": progress.seconds,
             "tokens_per_second": predictions / (progress.seconds - progress.summed_seconds),
-            "learning_rate": run.optimizer.learning_rate,
             "loss": sum(losses) / len(losses),
         }
+        if progress.learning_rate is not None:
+            row["learning_rate"] = progress.learning_rate
         for direction, loss in zip(DIRECTIONS, losses, strict=False):
             row[f"{direction}_perplexity"] = perplexity_of(loss)
         return row
