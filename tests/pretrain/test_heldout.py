@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -431,6 +432,17 @@ def test_more_patience_lets_an_ended_run_go_on(corpus: Corpus, recipe: Callable[
     assert_same_end(tmp_path / "whole", tmp_path / "parts")
     with pytest.raises(ElmoError, match=r"the run was started with training\.patience: 6, not null"):
         start("parts", None)
+
+
+def test_held_out_text_may_come_as_lists_or_arrays(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """The same words are the same text, with which a run with patience goes on."""
+    heldout = [["word1", "word3"], ["word2"]]
+    settings = recipe(max_steps=2, evaluate_every_steps=1, patience=5)
+    Pretrainer(corpus, tmp_path / "run", settings, heldout=heldout, device="cpu").train()
+    arrays = [np.array(sentence) for sentence in heldout]
+    assert Pretrainer(corpus, tmp_path / "run", settings, heldout=arrays, device="cpu").is_done
 
 
 def test_patience_without_held_out_text_is_refused(

@@ -151,7 +151,7 @@ class Pretrainer:
             self.processes.on_first(lambda: self.run_folder.require_nothing_trained(start))
         self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
         self._steps_before = self.progress.step
-        self._heldout_text = checksum_of_examples(map(tuple, heldout))
+        self._heldout_text = checksum_of_examples(tuple(map(str, sentence)) for sentence in heldout)
         if self.best is not None and self._has_other_heldout:
             raise ElmoError(
                 f"{folder}: was begun with other held-out text, with which training.patience would compare this one; "
