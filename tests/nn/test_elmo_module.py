@@ -347,6 +347,16 @@ def test_numbers_of_no_word_fall_back_to_characters(number: int) -> None:
     assert torch.equal(module(ids, words)["elmo_representations"][0], module(ids)["elmo_representations"][0])
 
 
+@pytest.mark.parametrize(("dtype", "num_words"), [(torch.int8, 128), (torch.uint8, 256)])
+def test_numbers_of_words_may_have_few_bits(dtype: torch.dtype, num_words: int) -> None:
+    """The number of all words has no room in them: it would become -128 or 0, and no word would be known."""
+    words = word_characters()
+    others = words[1:2].expand(num_words - len(VOCABULARY), -1)
+    module = make(build()[0], 1, dropout=0.0, word_characters=torch.cat([words[:-2], others, words[-2:]]))
+    found, wanted = (module(None, ids)["elmo_representations"][0] for ids in (WORD_IDS.to(dtype), WORD_IDS))
+    assert torch.equal(found, wanted)
+
+
 def test_without_words_numbers_are_not_looked_at() -> None:
     bilm, _ = build()
     module = make(bilm, 1, dropout=0.0)

@@ -189,6 +189,7 @@ class WordCache(nn.Module):
 
     def holds(self, numbers: Tensor) -> bool:
         """Return whether all `numbers` are those of words, or 0 (padding)."""
+        numbers = numbers.long()  # compared with a type of few bits, the bound would lose those that don't fit
         return bool(((numbers >= 0) & (numbers < self.boundaries[0])).all())
 
     def vectors(self, encoder: TokenEncoder) -> Tensor:
