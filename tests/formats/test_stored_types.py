@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 import elmo
-from bridge import make_model
+from bridge import make_config, make_model
 from comparing import count_calls
 from elmo import formats
 from elmo.embed.type_encoder import encode_types
@@ -24,6 +25,7 @@ from elmo.formats.model import Model
 from elmo.formats.native import save_types, save_warm_state
 from elmo.formats.safetensors import AnyArray, checksum, read_arrays, write_arrays
 from elmo.formats.stored_types import StoredTypes
+from elmo.nn.bilm import BiLM
 from refusing import assert_refused
 
 WORDS = ["<S>", "</S>", "play", "a", "", "Fußball", "潮水", "pl", "players"]
@@ -92,15 +94,19 @@ def test_no_word_at_all(tmp_path: Path) -> None:
     assert stored(tmp_path).read(["play"])[1] == [0]
 
 
-def test_vectors_of_other_weights_are_left_out(tmp_path: Path) -> None:
-    """Vectors of other weights stay in a folder if weights that were trained elsewhere are copied into it."""
+@pytest.mark.parametrize("width", [6, 12])
+def test_vectors_of_other_weights_are_left_out(width: int, tmp_path: Path) -> None:
+    """Vectors of other weights stay in a folder if another model, perhaps of another width, is copied into it."""
     store(tmp_path / "model")
     torch.manual_seed(5)
-    other = make_model()
-    torch.nn.init.normal_(other.bilm.forward_lstm.layers[0].bias)  # pyright: ignore
+    config = make_config("base")
+    other = Model(BiLM(replace(config, lstm=replace(config.lstm, projection_dim=width))))
     formats.save_native(other, tmp_path / "other")
-    (tmp_path / "other" / "model.safetensors").replace(tmp_path / "model" / "model.safetensors")
-    assert formats.load(tmp_path / "model").types is None
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "other" / name).replace(tmp_path / "model" / name)
+    loaded = formats.load(tmp_path / "model")
+    assert loaded.types is None
+    assert loaded.config == other.config
 
 
 def test_vectors_of_a_model_that_is_trained_further_are_no_longer_used(tmp_path: Path) -> None:

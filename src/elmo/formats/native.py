@@ -123,8 +123,8 @@ def _load(folder: Path, *, is_named: bool, with_softmax: bool, with_types: bool,
     if os.path.lexists(folder / WARM):
         model.warm_state = read_warm_file(folder / WARM, bilm)
     if with_types and os.path.lexists(folder / TYPES):
-        types = read_types(folder / TYPES, config.lstm.projection_dim, in_memory=types_in_memory)
-        model.types = types if types.bilm == bilm.checksum else None
+        width = config.lstm.projection_dim
+        model.types = read_types(folder / TYPES, width, bilm.checksum, in_memory=types_in_memory)
     model.figures = read_figures(folder)
     if (folder / CARD).exists():
         model.card = read_card(folder / CARD)

@@ -133,13 +133,17 @@ class StoredTypes:
         return self.text[self.ends[row - 1] if row else 0 : self.ends[row]]
 
 
-def read_types(path: Path, width: int, *, in_memory: bool = False) -> StoredTypes:
+def read_types(path: Path, width: int, bilm: str, *, in_memory: bool = False) -> StoredTypes | None:
     """Open a file of token vectors without reading the vectors.
 
     Args:
         path: The file.
         width: The width P that the vectors must have.
+        bilm: The checksum of the biLM that they must belong to.
         in_memory: Whether to read the vectors all the same, of a file that is about to be removed.
+
+    Returns:
+        The vectors, or None if they belong to another biLM, whose width may be another one, too.
 
     Raises:
         ElmoError: If the file is missing, incomplete or damaged, or does not hold what it should.
@@ -152,13 +156,15 @@ def read_types(path: Path, width: int, *, in_memory: bool = False) -> StoredType
     found = [str(array.dtype) for array in (vectors, keys, words, ends, row_checksums)]
     if found not in [[storage, "uint32", "uint8", "uint32", "uint32"] for storage in get_args(TypeStorage)]:
         raise ElmoError(f"{path}: has tensors of the types {', '.join(found)}, which those of token vectors are not")
-    if vectors.shape != (len(ends), width) or not keys.shape == row_checksums.shape == ends.shape:
-        raise ElmoError(f"{path}: tensor 'vectors' has shape {vectors.shape}, expected {(len(ends), width)}")
     # The index is copied: it is searched for every word, and small.
     keys, ends, row_checksums = (np.array(array) for array in (keys, ends, row_checksums))
     types = StoredTypes(vectors, keys, words.tobytes(), ends, row_checksums, metadata.get(_BILM, ""), str(path))
     if metadata.get(_INDEX) != types.checksum:
         raise _damaged(str(path))
+    if types.bilm != bilm:
+        return None
+    if vectors.shape != (len(ends), width) or not keys.shape == row_checksums.shape == ends.shape:
+        raise ElmoError(f"{path}: tensor 'vectors' has shape {vectors.shape}, expected {(len(ends), width)}")
     if (np.diff(ends.astype(np.int64), prepend=0) < 0).any() or (ends[-1] if len(ends) else 0) != len(words):
         raise ElmoError(f"{path}: the places where its words end do not fit the words")
     return types
