@@ -143,6 +143,30 @@ def test_an_ensemble_of_one_model_predicts_as_the_model_does(folder: Path) -> No
     assert joint == plain
 
 
+def test_each_model_predicts_in_batches_of_its_own_size(folder: Path, pairs: list[PairExample]) -> None:
+    """With layer norm, predictions depend on the batch. They must not depend on which model is named first."""
+    config = json.loads(Path("b/config.json").read_text())
+    config["recipe"]["training"]["batch_size"] = 1
+    shutil.copytree("b", "single")
+    Path("single/config.json").write_text(json.dumps(config))
+    ensemble = load_ensemble([Path("a"), Path("single")])
+    alone = [member.predict(pairs) for member in ensemble]
+    others = predict(ensemble[1].task, ensemble[1].model, pairs, 8)
+    assert any(
+        one.probabilities != pytest.approx(two.probabilities, abs=1e-4)
+        for one, two in zip(alone[1], others, strict=True)
+    )
+    for members in (ensemble, ensemble[::-1]):
+        for found, *own in zip(predict_together(members, pairs), *alone, strict=True):
+            for label, share in found.probabilities.items():
+                assert share == pytest.approx(sum(one.probabilities[label] for one in own) / 2, abs=1e-5)
+    for found, other in zip(predict_together(ensemble[1:], pairs, 8), others, strict=True):
+        assert found.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+    run("task", "evaluate", "single", "a", "test.jsonl", "--ensemble", "--device", "cpu", "--predictions", "own.tsv")
+    found = predict_together(ensemble[::-1], pairs)
+    assert Path("own.tsv").read_text() == SNLI.as_file(pairs, found)
+
+
 @pytest.mark.parametrize(
     ("other", "says"),
     [

@@ -228,7 +228,8 @@ def evaluate(
     members = load_ensemble(runs, use_device(device)) if ensemble else [load(first, device=device)]
     trained = members[0]
     # Only what decides how the file is read may be changed: another setting would ask for another model.
-    recipe = override(trained.recipe, _settings(trained.task, overrides, ["training.batch_size"]))
+    settings = _settings(trained.task, overrides, ["training.batch_size"])
+    recipe = override(trained.recipe, settings)
     found = trained.task.read(file, recipe)
     if note := trained.task.note_on_gold(found, recipe):  # a part of a test set may have nothing to score
         click.echo(f"elmo: {file}: {note}", err=True)
@@ -236,12 +237,12 @@ def evaluate(
         raise ElmoError(f"{file}: {note}; leave out --predictions")
     # The rate is that of predicting; reading and loading are not in it.
     started = time.perf_counter()
-    size = recipe.training.batch_size
     with show_progress("predicting", "examples", len(members) * len(found)) as bar:
-        if ensemble:
+        if ensemble:  # each member in batches of its own size, unless the user chose one
+            size = recipe.training.batch_size if "training.batch_size" in settings else None
             predicted = predict_together(members, found, size, bar.update)
         else:
-            predicted = predict_all(trained.task, trained.model, found, size, bar.update)
+            predicted = predict_all(trained.task, trained.model, found, recipe.training.batch_size, bar.update)
     rate = len(found) / (time.perf_counter() - started)
     scores = trained.task.score(found, predicted)
     if not as_json:
