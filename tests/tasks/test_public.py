@@ -195,6 +195,14 @@ def test_texts_in_place_of_examples_are_refused(given: Any, files: Path) -> None
         tagger.predict(given)
 
 
+def test_examples_may_come_from_a_generator(files: Path) -> None:
+    tagger = elmo.tasks.load(files / "run", device="cpu")
+    examples = [tagger.task.parse(sentence, str.split) for sentence in SENTENCES]
+    found = tagger.predict(examples)
+    assert any(found)
+    assert tagger.predict(example for example in examples) == found
+
+
 def test_the_name_of_a_folder_is_no_trained_model(files: Path) -> None:
     name: Any = str(files / "run")
     for call in (lambda: elmo.tasks.evaluate(name, "test"), lambda: elmo.tasks.predict(name, ["A ."])):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -71,7 +71,7 @@ class TrainedTask(Generic[E, P]):
             warnings.warn(note, stacklevel=3)
         return tokenizer_for_query(sample, name, self.text)
 
-    def predict(self, examples: Sequence[E]) -> list[P]:
+    def predict(self, examples: Iterable[E]) -> list[P]:
         """Predict examples in batches as large as those of the training (see `prediction.predict`).
 
         Args:
@@ -83,6 +83,7 @@ class TrainedTask(Generic[E, P]):
         Raises:
             ElmoError: If an example is a string or a list. For texts, call `elmo.tasks.predict`.
         """
+        examples = list(examples)  # they are read several times, which a generator can't be
         for example in examples:
             if isinstance(example, str | list):
                 kind = "a string" if isinstance(example, str) else "a list"
