@@ -450,13 +450,35 @@ def test_spacy_tokens_contain_no_whitespace(monkeypatch):
             raise ImportError(f"[E048] Can't import language {language}")
         pieces = re.compile(r"\w+ \w+|\s+|\S")
         return types.SimpleNamespace(
-            tokenizer=lambda text: [types.SimpleNamespace(text=p[0], idx=p.start()) for p in pieces.finditer(text)]
+            tokenizer=lambda text: [types.SimpleNamespace(text=p[0], idx=p.start()) for p in pieces.finditer(text)],
+            vocab=(),
         )
 
     monkeypatch.setitem(sys.modules, "spacy", types.SimpleNamespace(blank=blank))
     assert get_tokenizer("spacy:stand-in")("New York  , \u2028 !") == ["New", "York", ",", "!"]
     with pytest.raises(ElmoError, match="no tokenizer for 'none'"):
         get_tokenizer("spacy:none")
+
+
+def test_spacy_forgets_words(monkeypatch):
+    """Its vocabulary only grows, and would take gigabytes for a large corpus. A stand-in counts the words it knows."""
+    sizes: list[int] = []
+
+    def blank(_: str) -> types.SimpleNamespace:
+        vocab: set[str] = set()
+
+        def tokenize(text: str) -> list[types.SimpleNamespace]:
+            vocab.update(text.split())
+            sizes.append(len(vocab))
+            return [types.SimpleNamespace(text=p[0], idx=p.start()) for p in re.finditer(r"\S+", text)]
+
+        return types.SimpleNamespace(tokenizer=tokenize, vocab=vocab)
+
+    monkeypatch.setattr(tokenizers, "MOST_WORDS_OF_SPACY", 3)
+    monkeypatch.setitem(sys.modules, "spacy", types.SimpleNamespace(blank=blank))
+    tokenize = get_tokenizer("spacy:another-stand-in")
+    assert [tokenize(f"{word} Die") for word in "ababcdea"] == [[word, "Die"] for word in "ababcdea"]
+    assert sizes == [2, 3, 3, 3, 4, 2, 3, 4]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("spacy") is None, reason="needs the extra spacy")

@@ -32,6 +32,10 @@ RULES: dict[str, Tokenizer] = {
 }
 """The tokenizers that need nothing but their name."""
 
+MOST_WORDS_OF_SPACY = 200_000
+"""How many distinct words a pipeline of spaCy may meet until another takes its place: it keeps them all, in some 500
+bytes each."""
+
 _CODE = re.compile(r"[\w-]+", re.ASCII)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -242,7 +246,8 @@ def _import(module: str, name: str) -> Any:
 def _spacy_tokenizer(language: str) -> Tokenizer:
     spacy = import_extra("spacy", f"tokenizer spacy:{language}")
     try:
-        tokenizer: Any = spacy.blank(language).tokenizer
+        pipeline: Any = spacy.blank(language)
+        _ = pipeline.tokenizer  # raises the same errors
     except (ImportError, AttributeError) as error:  # some modules of its languages are of none, such as char_classes
         reason = " ".join(str(error).split())
         raise ElmoError(
@@ -251,9 +256,12 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
         ) from None
 
     def tokenize(sentence: str) -> list[str]:
+        nonlocal pipeline
+        if len(pipeline.vocab) > MOST_WORDS_OF_SPACY:
+            pipeline = spacy.blank(language)
         # spaCy encodes its tokens, which lone surrogates can't be. So it reads another character in their places, and
         # only says where the tokens are.
-        found = tokenizer(_SURROGATES.sub("\ufffd", sentence))
+        found = pipeline.tokenizer(_SURROGATES.sub("\ufffd", sentence))
         texts = (sentence[token.idx : token.idx + len(token.text)] for token in found)
         # It makes tokens of extra whitespace, and in some languages its tokens contain whitespace.
         return [part for text in texts for part in text.split()]
