@@ -157,6 +157,20 @@ def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
     assert {parse_qs(link[1:])["text"][0] for link in links} == {text}
 
 
+def test_an_empty_first_line_stays_in_the_form(model: Embedder) -> None:
+    """Browsers leave out the line end behind the tag. Without the line, the form would hold another text than the one
+    in which a word was chosen, and the word would be forgotten."""
+    from starlette.testclient import TestClient
+
+    from elmo.analysis.explore_page import Page
+
+    client = TestClient(Page(model, "model", str.split, None).app("testserver"))
+    page = client.get("/", params={"text": "\na play", "word": 1}).text
+    found = re.search(r"<textarea[^>]*>\n?([^<]*)</textarea>", page)
+    assert found is not None
+    assert found[1] == "\na play"
+
+
 def test_typed_text_is_tokenized_like_the_text_of_the_index(model: Embedder, index: ContextIndex, folder: Path) -> None:
     """If the index doesn't name a tokenizer, because its text was tokenized before, typed text is cut as English."""
     (folder / "raw").write_text("A play. They play.\n")
