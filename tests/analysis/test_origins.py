@@ -44,6 +44,13 @@ def test_every_sentence_has_its_file_line_and_metadata(origins: Origins, tmp_pat
     assert Origins.open(tmp_path / "letters") is None, "an earlier version kept none"
 
 
+@pytest.mark.parametrize("minus", ["-", "\u2212"])
+def test_a_minus_sign_is_as_good_as_a_hyphen(minus: str) -> None:
+    dates = ["-300", "\u2212300", "300", "\u22120290-03-15"]
+    dated = Origins(tuple("abcd"), np.array([[n, 1] for n in range(4)], np.int32), ["date"], [[date] for date in dates])
+    assert np.flatnonzero(dated.where({"date": f"{minus}350..0"})).tolist() == [0, 1, 3]
+
+
 @pytest.mark.parametrize(
     ("wanted", "chosen"),
     [

@@ -42,8 +42,11 @@ RANGE, ANY_END = "..", "*"
 _HYPHENATED = re.compile(r"(\d{3,4})[-–](\d{3,4})")
 """Two years as people write a range of them, which may also be a value of its own."""
 
-YEAR = re.compile(r"^\s*-\d{3,4}(?!\d)|(?<!\d)\d{3,4}(?!\d)")
+_YEAR = re.compile(r"^\s*[-\u2212]\d{3,4}(?!\d)|(?<!\d)\d{3,4}(?!\d)")
 """A year: a number of three or four digits. With a minus at the start of the value, it is one before Christ."""
+
+MINUS = "\u2212"
+"""The minus sign, which spreadsheets and web pages often have where people type a hyphen."""
 
 _LARGEST = 1 << 28
 """The largest size of the names and the metadata of all files, in bytes."""
@@ -229,8 +232,7 @@ def _fits(value: str, wanted: str) -> bool:
         return False
     low, high, own = _number(first or "-inf"), _number(last or "inf"), _number(value)
     if (first or last) and low is not None and high is not None:
-        year = YEAR.search(value)
-        own = float(year[0]) if own is None and year else own
+        own = year_of(value) if own is None else own
         return own is not None and low <= own <= high
     # A day of the last month is in that month.
     return value >= first and (not last or value <= last or value.startswith(last))
@@ -238,9 +240,18 @@ def _fits(value: str, wanted: str) -> bool:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        return float(text.replace(MINUS, "-"))
     except ValueError:
         return None
+
+
+def year_of(date: str) -> int | None:
+    """Return the year of a date, negative before Christ, or None if there is none.
+
+    It is the first number of three or four digits. One before Christ begins the date, with a minus.
+    """
+    found = _YEAR.search(date)
+    return None if found is None else int(found[0].replace(MINUS, "-"))
 
 
 def parse_wanted(options: Sequence[str]) -> dict[str, str]:

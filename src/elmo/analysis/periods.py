@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.origins import FILE, YEAR, Origins
+from elmo.analysis.origins import FILE, MINUS, Origins, year_of
 from elmo.errors import ElmoError
 
 LENGTHS = {"year": 1, "decade": 10, "century": 100}
@@ -42,8 +42,9 @@ class Periods:
         Raises:
             ElmoError: If there is no such period, or both are the same.
         """
-        # The names of centuries have an en dash, which is hard to type.
-        typed = {name.replace("–", "-"): name for name in self.names} | {name: name for name in self.names}
+        # The names of centuries have an en dash, and years may have a minus sign. Both are hard to type.
+        typed = {name.replace("–", "-").replace(MINUS, "-"): name for name in self.names}
+        typed |= {name: name for name in self.names}
         if isinstance(names, str) or (names is not None and len(names) != 2):
             raise ElmoError(f"`between`: expected the names of two periods, found {names!r}")
         first, second = (typed.get(str(name), str(name)) for name in names or (self.names[0], self.names[-1]))
@@ -89,7 +90,7 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
         origins.require_column(by, or_else=f", and from a column of dates also {', '.join(LENGTHS)}")
     values, of_sentence = origins.values(column)
     # A column "century" may also hold "19th" and the like alone, which are names of periods and no dates.
-    if by in LENGTHS and (column != by or any(YEAR.search(value) for value in values)):
+    if by in LENGTHS and (column != by or any(year_of(value) is not None for value in values)):
         keys = [_start_of(value, LENGTHS[by]) for value in values]
         names = {key: _name_of(int(key[0]), LENGTHS[by]) for key in keys if key is not None}
     else:
@@ -106,8 +107,8 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
 
 def _start_of(value: str, length: int) -> tuple[float, str] | None:
     """Return the first year of the period of a date, or None if the value has no year."""
-    found = YEAR.search(value)
-    return None if found is None else (int(found[0]) // length * length, "")
+    year = year_of(value)
+    return None if year is None else (year // length * length, "")
 
 
 def _name_of(start: int, length: int) -> str:
@@ -117,7 +118,7 @@ def _name_of(start: int, length: int) -> str:
 def _sort_keys(values: Sequence[str]) -> list[tuple[float, str] | None]:
     """Return what to sort values by: numbers by their size if all of them are numbers, or else text."""
     try:
-        numbers = [float(value or 0) for value in values]
+        numbers = [float(value.replace(MINUS, "-") or 0) for value in values]
     except ValueError:
         numbers = [math.nan]
     if not all(map(math.isfinite, numbers)):  # "nan" is a number to Python, too, but nothing can be sorted by it
