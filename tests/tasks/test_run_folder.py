@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+import make_tensorflow
 from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
@@ -115,6 +116,19 @@ def test_the_model_of_the_package_stays_a_name(files: Path, recipe: Recipe, monk
     config = replace(make_config(files, recipe(training__max_epochs=1), with_bilm=False), elmo="en")
     Experiment(config).run()
     assert json.loads((config.folder / "config.json").read_text())["bilm"] == "en"
+    load_run(config.folder)
+
+
+def test_a_checkpoint_of_tensorflow_is_found_from_another_folder(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named by what its files have in common, which is itself no file."""
+    make_tensorflow.make(files / "tf")
+    monkeypatch.chdir(files)
+    elmo = f"tf/{make_tensorflow.PREFIX}"
+    config = replace(make_config(files, recipe(training__max_epochs=1), with_bilm=False), elmo=elmo)
+    Experiment(config).run()
+    monkeypatch.chdir(files.parent)
     load_run(config.folder)
 
 

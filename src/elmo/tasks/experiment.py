@@ -12,11 +12,11 @@ from typing import Any, TypeVar, cast
 import torch
 
 from elmo import formats
+from elmo.embed.embedder import lasting_source
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all, write_json, write_text
 from elmo.formats.model import Model, require_warm_state
-from elmo.formats.sources import is_bundled
 from elmo.nn.devices import use_device
 from elmo.schema import require_count, require_seed
 from elmo.targets import require_folder
@@ -218,8 +218,8 @@ class Experiment:
         config, recipe = self.config, self.config.recipe
         bilm = checksum = None
         if self.bilm is not None:
-            is_file = Path(config.elmo).exists() and not is_bundled(config.elmo)
-            source = str(Path(config.elmo).resolve() if is_file else config.elmo)
+            found = lasting_source(config.elmo)
+            source = str(found.resolve() if isinstance(found, Path) else found)
             checksum = fingerprint(self.bilm, with_warm_state=recipe.elmo.state == "warm")
             bilm = BILM if config.with_bilm else source
         sets = {name: checksum_of_examples(examples) for name, examples in self.sets.items()}
