@@ -42,7 +42,7 @@ def model(nlpl: tuple[Path, Oracle]) -> ElmoModel:
     return loaded(nlpl[0])
 
 
-def loaded(folder: Path, state: str = "zero", **options: object) -> ElmoModel:
+def loaded(folder: Path | str, state: str = "zero", **options: object) -> ElmoModel:
     model = ElmoModel(state)  # type: ignore[arg-type]
     model.load(folder, **options)  # type: ignore[arg-type]
     return model
@@ -298,12 +298,17 @@ def test_an_adaptive_softmax_gives_its_own_probabilities(tmp_path: Path) -> None
     np.testing.assert_allclose(found["logp"], wanted, atol=1e-5, rtol=0)
 
 
-def test_full_takes_the_checkpoint_where_there_are_other_weights(nlpl: tuple[Path, Oracle], tmp_path: Path) -> None:
+def test_full_takes_the_checkpoint_where_there_are_other_weights(
+    nlpl: tuple[Path, Oracle], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, oracle = make_full(tmp_path)
     shutil.copy(nlpl[0] / "model.hdf5", folder / "model.hdf5")
     assert loaded(folder).vocab is None
     model = loaded(folder, full=True)
     assert model.vocab is not None
+    monkeypatch.setenv("HOME", str(folder.parent))
+    monkeypatch.setenv("USERPROFILE", str(folder.parent))
+    assert loaded(f"~/{folder.name}", full=True).vocab is not None
     np.testing.assert_allclose(
         model.get_elmo_vectors(SENTENCES[:1])[0], layers_of(oracle, SENTENCES[0]).mean(axis=0), atol=ROUNDING, rtol=0
     )

@@ -145,8 +145,8 @@ class ElmoModel:
         """
         require_count("`max_batch_size`", max_batch_size)
         chosen = directory
-        if full and Path(directory).is_dir():
-            chosen = find_checkpoint(Path(directory)) or directory
+        if full and isinstance(folder := lasting_source(directory), Path) and folder.is_dir():
+            chosen = find_checkpoint(folder) or directory
         device = find_device("auto")
         model = formats.load(chosen).to(device)
         predictor = None
