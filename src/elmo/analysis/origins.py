@@ -42,11 +42,11 @@ RANGE, ANY_END = "..", "*"
 _HYPHENATED = re.compile(r"(\d{3,4})[-–](\d{3,4})")
 """Two years as people write a range of them, which may also be a value of its own."""
 
-_YEAR = re.compile(r"^\s*[-\u2212]\d{3,4}(?!\d)|(?<!\d)\d{3,4}(?!\d)")
-"""A year: a number of three or four digits. With a minus at the start of the value, it is one before Christ."""
-
 MINUS = "\u2212"
 """The minus sign, which spreadsheets and web pages often have where people type a hyphen."""
+
+_YEAR = re.compile(rf"^\s*[-{MINUS}]\d{{3,4}}(?!\d)|(?<!\d)\d{{3,4}}(?!\d)")
+"""A year: a number of three or four digits. With a minus at the start of the value, it is one before Christ."""
 
 _LARGEST = 1 << 28
 """The largest size of the names and the metadata of all files, in bytes."""

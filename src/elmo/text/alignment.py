@@ -47,7 +47,8 @@ def align(text: str, tokens: Sequence[str]) -> list[PlacedToken]:
     """
     found: list[PlacedToken] = []
     rewritten: list[str] = []
-    lowered, wanted = "", list[str]()
+    wanted: list[str] = []
+    lowered = ""
     end = 0
     for number, token in enumerate(tokens):
         start = _SPACES.match(text, end).end()  # pyright: ignore[reportOptionalMemberAccess] - it matches anything
@@ -66,7 +67,10 @@ def align(text: str, tokens: Sequence[str]) -> list[PlacedToken]:
 
 
 def _find(text: str, tokens: Sequence[str], number: int, end: int) -> int:
-    """Return where a token begins in the text from `end` on, where it isn't next, or -1 if it was rewritten."""
+    """Return where a token begins in the text from `end` on, where it isn't next, or -1 if it was rewritten.
+
+    The text and the tokens are in lower case.
+    """
     token = tokens[number]
     places = _places(text, token, end, end + len(token) + MOST_LEFT_OUT)
     first = place = next(places, -1)

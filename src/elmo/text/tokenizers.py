@@ -247,7 +247,6 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
     spacy = import_extra("spacy", f"tokenizer spacy:{language}")
     try:
         pipeline: Any = spacy.blank(language)
-        _ = pipeline.tokenizer  # raises the same errors
     except (ImportError, AttributeError) as error:  # some modules of its languages are of none, such as char_classes
         reason = " ".join(str(error).split())
         raise ElmoError(
