@@ -311,7 +311,7 @@ def _stripped(lines: Sequence[str]) -> list[str]:
     """Strip the lines of a word list, as bilm-tf does; a word of nothing but a rare space stays one here.
 
     Of lines that differ only in spaces around a word, the last one is that word, as in bilm-tf, whose training has met
-    none of the others. They keep a rare space, so that no word is there twice.
+    none of the others. These get a form with the spaces, so that no word occurs twice.
     """
     words = [line.strip() or line for line in lines]
     last = {word: row for row, word in enumerate(words)}

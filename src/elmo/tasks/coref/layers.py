@@ -236,7 +236,7 @@ class AntecedentScorer(nn.Module):
         own, other, product, features = self.first.weight.split(self.parts, dim=1)
         of_own, of_other = F.linear(vectors, own, self.first.bias), vectors @ other.t()
         places = torch.arange(len(vectors), device=vectors.device)
-        rows = ROWS.get(vectors.device.type, 32)
+        rows = ROWS[vectors.device.type]
         for row in range(0, len(vectors), rows):
             column, end = max(0, row - self.max_antecedents), min(row + rows, len(vectors))
             mine, others = slice(row, end), slice(column, end)
