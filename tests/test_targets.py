@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -46,6 +47,20 @@ def test_a_folder_is_not_made_inside_a_file(tmp_path: Path) -> None:
     ):
         with pytest.raises(ElmoError, match=says):
             require_folder(tmp_path / name)
+
+
+@pytest.mark.parametrize("require", [require_folder, require_new_file])
+@pytest.mark.parametrize("name", ["~", "~/run", "~/runs/run"])
+def test_nothing_is_written_to_a_folder_that_is_named_like_the_home_folder(
+    require: Callable[[Path], None], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models are read from the home folder by such a name, so what was written would not be found again."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~" / "runs").mkdir(parents=True)
+    with pytest.raises(ElmoError, match=r"~.*: no shell has put your home folder in place of ~; write the whole path"):
+        require(Path(name))
+    require(Path("~run"))
+    require(tmp_path / "~" / "run")
 
 
 def test_a_work_folder_is_removed_even_if_the_lock_stays_in_it_for_a_moment(

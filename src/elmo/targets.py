@@ -71,10 +71,11 @@ def is_there(path: str | Path) -> bool:
 def require_parent(path: Path) -> None:
     """Refuse a path whose folder does not exist, one that has no name, such as `/`, and `-`, which means a stream.
 
-    A name that the system can't have is refused, too.
+    A name that the system can't have is refused, too, and so is `~`.
     """
     if str(path) == "-":
         raise ElmoError("-: results are not written to standard output; name a file or folder")
+    _require_no_tilde(path)
     absolute = path.absolute()
     if not absolute.name:
         raise ElmoError(f"{path}: can't be written to; name a file or folder in it")
@@ -89,6 +90,15 @@ def require_parent(path: Path) -> None:
             raise ElmoError(f"{path}: the name is too long; choose a shorter one") from None
 
 
+def _require_no_tilde(path: Path) -> None:
+    """Refuse a path in `~`, which would be made as a folder of that name, while reading takes `~` for the home folder.
+
+    Shells leave `~` as it is in quotation marks and in `--out=~/run`, and Python has no shell.
+    """
+    if path.parts[:1] == ("~",):
+        raise ElmoError(f"{path}: no shell has put your home folder in place of ~; write the whole path")
+
+
 def require_file_target(path: Path) -> None:
     """Refuse a path to write a file to as `require_parent` does, and one that is a folder."""
     require_parent(path)
@@ -97,7 +107,11 @@ def require_file_target(path: Path) -> None:
 
 
 def require_folder(path: Path) -> None:
-    """Refuse a path that is to be a folder, and is something else or lies in something else. It need not exist."""
+    """Refuse a path that is to be a folder, and is something else or lies in something else. It need not exist.
+
+    One that begins with `~` is refused, too.
+    """
+    _require_no_tilde(path)
     found = next(part for part in (path, *path.absolute().parents) if os.path.lexists(part))
     if found.is_dir():
         return
