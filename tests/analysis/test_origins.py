@@ -151,11 +151,21 @@ def test_commas_separate_columns_in_csv(tmp_path: Path) -> None:
             assert read_metadata(tmp_path / name, FILES) == found
 
 
+def test_semicolons_separate_columns_in_csv_of_most_of_europe(tmp_path: Path) -> None:
+    """Excel writes them there, with a byte-order mark and the line ends of Windows."""
+    table = 'file;author;"year, or so"\r\na;Čapek, K.;1925\r\nb;"Dyk; V.";1908\r\nc;;\r\n;;\r\n'
+    (tmp_path / "t.csv").write_bytes(table.encode("utf-8-sig"))
+    rows = [["Čapek, K.", "1925"], ["Dyk; V.", "1908"], ["", ""]]
+    assert read_metadata(tmp_path / "t.csv", FILES) == (["author", "year, or so"], rows)
+    (tmp_path / "t.csv").write_text("file,note\na,one; two; three\nb,\nc,\n")
+    assert read_metadata(tmp_path / "t.csv", FILES) == (["note"], [["one; two; three"], [""], [""]])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
         ("t.tsv", "", "t.tsv, line 1: no column is named 'file' .*between tabs"),
-        ("t.csv", "file\tyear\n", "t.csv, line 1: no column is named 'file' .*between commas"),
+        ("t.csv", "file\tyear\n", "t.csv, line 1: no column is named 'file' .*between commas or semicolons"),
         ("t.tsv", "file\tfile\n", "line 1: a column has no name, or the name of another"),
         ("t.tsv", "file\tyear\t\na\t1843\t\n", "line 1: a column has no name, or the name of another"),
         ("t.tsv", "file\tyear\na\t1\t2\n", "line 2: 3 columns; the first line has 2"),
@@ -165,7 +175,8 @@ def test_commas_separate_columns_in_csv(tmp_path: Path) -> None:
             "file\tyear\nz\t1\n",
             "has no row about any file of the text, such as 'letters/a.txt', but about others, such as 'z'",
         ),
-        ("t.csv", 'file,year\na,"1\n', "t.csv, line 2: unexpected end of data"),
+        ("t.csv", 'file,year\na,"1\n', "t.csv, line 2: unexpected end of data; expected values between commas"),
+        ("t.csv", 'file;year\na;"1\n', "t.csv, line 2: unexpected end of data; expected values between semicolons"),
     ],
 )
 def test_a_bad_table_is_one_sentence(tmp_path: Path, name: str, content: str, says: str) -> None:

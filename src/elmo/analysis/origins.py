@@ -8,6 +8,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -34,7 +35,8 @@ FILE = "file"
 AGAIN = "get the index again, or rebuild it"
 """What to do about a damaged file of an index."""
 
-CSV = ".csv"
+CSV, SEPARATORS = ".csv", {",": "commas", ";": "semicolons"}
+"""The ending of tables that have one of these marks between columns, and not tabs."""
 
 RANGE, ANY_END = "..", "*"
 """Marks in the wanted values of a column: `1800..1849` is a range, `18*` a beginning."""
@@ -275,9 +277,10 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
     """Read a table that says something about each file of a text.
 
     Args:
-        path: A table with tabs between columns or, if its name ends in `.csv`, commas. Its first line names the
-            columns, of which `file` names the file of the text that the row is about: as it was given, or without some
-            or all of its folders, and with or without its ending. If several rows name a file, the longest name counts.
+        path: A table with tabs between columns or, if its name ends in `.csv`, commas or semicolons, whichever its
+            first line has more of. That line names the columns, of which `file` names the file of the text that the row
+            is about: as it was given, or without some or all of its folders, and with or without its ending. If several
+            rows name a file, the longest name counts.
         files: The names of the files.
 
     Returns:
@@ -291,7 +294,7 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
     rows = _rows_of(path)
     header = next(rows, (1, list[str]()))[1]
     if FILE not in header:
-        between = "commas" if kind_by_name(path) == CSV else "tabs"
+        between = "commas or semicolons" if kind_by_name(path) == CSV else "tabs"
         raise ElmoError(
             f"{path}, line 1: no column is named {FILE!r} (expected names of columns between {between}, found "
             f"{', '.join(map(shown, header)) or 'none'})"
@@ -340,12 +343,16 @@ def _rows_of(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         for number, line in enumerate(read_lines(path), 1):
             yield number, [value.strip() for value in line.split("\t")]
         return
-    rows = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
+    lines = (f"{line}\n" for line in read_lines(path))
+    first = next(lines, "")
+    # Spreadsheets write semicolons where a comma stands in decimal numbers, as in most of Europe.
+    mark = ";" if first.count(";") > first.count(",") else ","
+    rows = csv.reader(chain([first], lines), delimiter=mark, strict=True)
     try:
         for row in rows:
             yield rows.line_num, [" ".join(value.split()) for value in row]
     except csv.Error as error:
-        raise ElmoError(f"{path}, line {rows.line_num}: {error}; expected values between commas") from None
+        raise ElmoError(f"{path}, line {rows.line_num}: {error}; expected values between {SEPARATORS[mark]}") from None
 
 
 def _name_of(file: str, names: Container[str]) -> str | None:
