@@ -46,6 +46,8 @@ TOKENIZED = "\n".join(
         ("a Mon\u00adday\n", "sentences", "characters in words that can't be seen (U+00AD)"),
         ("sehr\u200bgut\n", "paragraphs", "characters in words that can't be seen (U+200B)"),
         ("The mill.\n\ufeffThe river.\n", "wrapped", "characters in words that can't be seen (U+FEFF)"),
+        ("Mů\x9ee jít.\n", "sentences", "control characters in words (U+009E), as where text of Windows was read as"),
+        ("\x84Ano,\x93 řekl.\n", "paragraphs", "control characters in words (U+0084)"),
         (
             "1;1843-05-02;The old mill.\n" * 20 + "2;1843-05-03;The river; it rose.\n" * 5,
             "sentences",
@@ -80,6 +82,7 @@ def test_strange_text_is_noticed(text: str, layout: str, said: str) -> None:
         ("\n".join([" ".join(SENTENCES)] * (FEWEST_LINES - 1)), "sentences"),
         ("# a comment\n", "conllu"),
         ("ขอบคุณ\u200bครับ\n", "sentences"),
+        ("One line.\x85Another line. \x96 A stray mark.\n", "sentences"),
         ("\ufeffThe old mill.\n", "sentences"),
         ("She came, saw, and left.\nThe mill, old, stood.\nIt rose.\nNo, never.\n" * 20, "sentences"),
         ("{ aside } The old mill stood .\n" * 30, "sentences"),

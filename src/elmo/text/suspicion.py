@@ -47,6 +47,10 @@ _TABLE_MARKS = {";": "semicolons", ",": "commas", "\t": "tabs"}
 _INVISIBLE = re.compile("(?<=[A-Za-z\u00c0-\u052f])[\u00ad\u200b]|.\ufeff", re.DOTALL)
 """Soft hyphens and spaces without width in words of alphabets, and byte-order marks after the first character."""
 
+_CONTROL = re.compile("(?<=[^\\W\\d_])[\u0080-\u0084\u0086-\u009f]|[\u0080-\u0084\u0086-\u009f](?=[^\\W\\d_])")
+"""Control characters in words. In the encodings of Windows, their bytes are letters, quotes and dashes; ISO 8859 has
+these controls there, which no text has, except for U+0085, a line end."""
+
 _HALF = re.compile(r"[^\W\d_]-\s*\Z")
 _END = re.compile(rf"[:{MARKS}{FULL_STOPS}][\"'”’»)\]]*(?:\s*</S>)?\s*\Z")
 _INNER_END = re.compile(r"[^\W\d_]{2} ?[.!?][\"'”’»)\]]*\s+[\"'“‘«(]*([^\W\d_])")
@@ -74,6 +78,11 @@ def note_on_layout(sample: str, layout: str) -> str | None:
         return (
             f"there are characters in words that can't be seen ({name}), and would be letters of these words; take "
             "them out first (docs/languages.md)"
+        )
+    if found := _CONTROL.search(sample):
+        return (
+            f"there are control characters in words (U+{ord(found[0]):04X}), as where text of Windows was read as ISO "
+            "8859 (latin-1, latin-2); read it as cp1252 (Western Europe) or cp1250 (Central Europe) instead"
         )
     if len(lines) < FEWEST_LINES:
         return None
