@@ -263,7 +263,7 @@ def test_dates_are_for_periods_that_need_them() -> None:
         ),
         (origins("1843", "1849"), "decade", "decade: two periods or more are needed, and the .* only 1840s"),
         (origins("?", "-"), "decade", "decade: two periods or more are needed, and the .* has none"),
-        (origins("1843", "1849", column="written"), "decade", "no column of the metadata is named year or date"),
+        (origins("1843", "1849", column="written"), "decade", "named year or date; .*`dates=COLUMN` \\(it has written"),
         (origins("1843", "1849"), "author", "the index has no column 'author'"),
         (
             origins("1843", "1849"),

@@ -83,7 +83,7 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
         column = dates or next((name for name in (by, *DATES) if name in origins.columns), None)
         if column is None:
             raise ElmoError(
-                f"no column of the metadata is named {' or '.join(DATES)}; name the one with the dates "
+                f"no column of the metadata is named {' or '.join(DATES)}; name the one with the dates, `dates=COLUMN` "
                 f"(it has {', '.join(origins.columns)})"
             )
     else:
