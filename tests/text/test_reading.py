@@ -322,6 +322,21 @@ def test_expand(tmp_path):
             expand([str(tmp_path / pattern)])
 
 
+def test_names_and_patterns_may_begin_in_the_home_folder(tmp_path, monkeypatch):
+    """Patterns are written in quotation marks, where the shell leaves ~ as it is."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "~b.txt").write_text("b")
+    assert expand(["~/*.txt", "~/a.txt", "~b.txt"]) == [
+        *(str(tmp_path / name) for name in ("a.txt", "~b.txt", "a.txt")),
+        "~b.txt",
+    ]
+    with pytest.raises(ElmoError, match=re.escape(f"{tmp_path / 'c.txt'}: no such file")):
+        expand("~/c.txt")
+
+
 @pytest.mark.parametrize("name", ["x" * 300, "They saw a new play . " * 20, "a\0b"], ids=lambda name: ascii(name[:9]))
 def test_names_that_no_file_can_have(name):
     """A text in place of its file is such a name."""

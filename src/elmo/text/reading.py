@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -69,7 +70,8 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
     """List the files that `patterns` name.
 
     Args:
-        patterns: File names, globs (`**` included) and `-` for standard input; or one of these by itself.
+        patterns: File names, globs (`**` included) and `-` for standard input; or one of these by itself. `~` at the
+            beginning is the home folder, as in the names of models.
 
     Returns:
         The files in the order of the patterns, and the matches of each glob in sorted order. `-` stays `-`.
@@ -83,6 +85,8 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
             raise ElmoError("the name of a file is empty; is it a variable that is not set?")
         if pattern == STDIN and STDIN in paths:
             raise ElmoError("-: standard input is named twice, and can be read only once")
+        if not is_there(pattern):  # the shell leaves ~ as it is in quotation marks
+            pattern = os.path.expanduser(pattern)  # noqa: PTH111 - without an error where there is no home folder
         # The shell's `<(command)` is a named pipe. A file whose name looks like a glob is still that file.
         if pattern == STDIN:
             paths.append(pattern)
