@@ -205,6 +205,20 @@ def test_an_index_is_cut_as_the_model_and_its_queries_as_the_index(run: Run) -> 
         assert "They did [n't] play .  (raw.txt, line 1)" in out
 
 
+def test_one_file_among_others_that_is_laid_out_otherwise_gets_a_note(run: Run) -> None:
+    Path("scan.txt").write_text("The old mill stood by the river, and nobody had lived\n" * 30)
+    says = "elmo: scan.txt: the lines look as if they were wrapped, and each is read as if it ended there; pass --text"
+    options = ["--tokenizer", "ptb", "--text", "paragraphs", "--min-count", "1"]
+    for command in (
+        ["embed", "model", "raw.txt", "scan.txt", "a.h5"],
+        ["prepare", "c", "raw.txt", "scan.txt", *options],
+    ):
+        code, _, err = run(*command)
+        assert code == 0
+        assert err.startswith(says)
+        assert err.count("\n") == 1
+
+
 def test_a_parquet_file_keeps_files_places_and_ids(run: Run) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
     Path("more.txt").write_text("It's\nraw.\n")

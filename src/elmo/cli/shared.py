@@ -295,20 +295,21 @@ def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
         text: Their layout.
         encoding: Their encoding.
     """
-    from elmo.text.choice import looks_tokenized, sample_of
-    from elmo.text.suspicion import note_on_layout
+    from elmo.text.choice import looks_tokenized, sample_of, strange_file
 
     if text == "conllu" or (sample := sample_of(paths, encoding)) is None:
         return
     # `elmo pretrain` has no option for the layout, which is that of its corpus.
-    note = note_on_layout(sample.text, text) if "text" in click.get_current_context().params else None
+    has_layout = "text" in click.get_current_context().params
+    in_order = [sample.path, *(path for path in paths if path != sample.path)]
+    path, note = (has_layout and strange_file(in_order, text, encoding)) or (sample.path, None)
     if note is None and looks_tokenized(sample.text) is False and not is_given("tokenizer"):
         note = (
             "this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for English, words for other "
             "languages), or --tokenizer whitespace if spaces are right"
         )
     if note is not None:
-        print_note(sample.path, note)
+        print_note(path, note)
 
 
 def count_sentences(paths: Sequence[str], text: str) -> int | None:
