@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from comparing import count_calls
+from elmo.errors import ElmoError
 from elmo.nn import row_adam
 from elmo.pretrain.optimizer import BETAS, clip_gradients, make_optimizer
-from elmo.pretrain.recipe import PretrainingConfig
+from elmo.pretrain.recipe import TRAINING_CHOICES, PretrainingConfig
 from levels import needs_native
 
 
@@ -86,7 +87,7 @@ def test_adamw_leaves_rows_without_gradient_alone() -> None:
     assert (weight != before).any(dim=1).tolist() == [False, False, True, False, False, False]
 
 
-@pytest.mark.parametrize("name", ["adagrad", "adamw", "muon"])
+@pytest.mark.parametrize("name", TRAINING_CHOICES["optimizer"])
 def test_all_state_is_there_before_the_first_step(name: str) -> None:
     """A checkpoint is copied into the state, so each parameter needs it from the start. A step moves all parameters."""
     module = make_module()
@@ -100,6 +101,13 @@ def test_all_state_is_there_before_the_first_step(name: str) -> None:
     optimizer.step()
     assert {parameter: set(state) for parameter, state in optimizer.state.items()} == before
     assert [key for key, parameter in module.named_parameters() if torch.equal(values[key], parameter)] == []
+
+
+def test_an_optimizer_that_is_only_a_choice_of_the_recipe_is_refused() -> None:
+    training = PretrainingConfig()
+    object.__setattr__(training, "optimizer", "lion")
+    with pytest.raises(ElmoError, match=r"training\.optimizer: 'lion' has no case in `make_optimizer`"):
+        make_optimizer(make_module(), training)
 
 
 def make_module() -> nn.ModuleDict:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo.errors import ElmoError
 from elmo.nn.row_adam import RowAdam
 from elmo.pretrain.muon import Muon
 from elmo.pretrain.recipe import PretrainingConfig
@@ -100,7 +101,7 @@ def make_optimizer(
             for group, is_fused in ((dense, fused), (sparse, None))
             if group
         ]
-    else:
+    elif training.optimizer in ("adamw", "muon"):
         groups: dict[str, list[nn.Parameter]] = {"rows": [], "orthogonal": [], "matrices": [], "vectors": []}
         # An embedding's rows are looked up, not multiplied: Muon is for maps between vectors, and leaves them to Adam.
         for name, p in trained.items():
@@ -117,6 +118,8 @@ def make_optimizer(
             _make(Muon, groups["orthogonal"], _muon_state, weight_decay=decay, **muon),
         ]
         parts = [part for part in made if part is not None]
+    else:  # a choice that was added to the recipe alone must not train as another one
+        raise ElmoError(f"training.optimizer: {training.optimizer!r} has no case in `make_optimizer`")
     return Optimizer(parts, training.warmup, training.decay)
 
 

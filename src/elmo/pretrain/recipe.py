@@ -22,7 +22,7 @@ RECIPE_NAMES = ("paper", "small", "en", "mini", "little", "tiny")
 """The names of the recipes that come with the package."""
 
 
-_CHOICES = {
+TRAINING_CHOICES = {
     "loss": ("sampled", "full", "adaptive"),
     "optimizer": ("adagrad", "adamw", "muon"),
     "precision": tuple(PRODUCTS),
@@ -110,7 +110,7 @@ class PretrainingConfig:
         require_seed("training.seed", self.seed)
         require_share("training.dropout", self.dropout)
         require_share("training.word_dropout", self.word_dropout)
-        for name, choices in _CHOICES.items():
+        for name, choices in TRAINING_CHOICES.items():
             require_choice(f"training.{name}", getattr(self, name), choices)
         for name in ("warmup", "decay", "average"):
             if not 0 <= getattr(self, name) <= 1:
