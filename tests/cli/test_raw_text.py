@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import h5py
@@ -19,7 +20,7 @@ from commands import RunMain
 from elmo import formats
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from elmo.tasks.task import load_task_recipe
+from elmo.tasks.task import TASKS, get_task, load_task_recipe
 from elmo.text.choice import SAMPLE_CHARACTERS, choose_cut
 
 RAW = "They didn't play. She wrote one, too.\n\nNew plays: none.\n"
@@ -179,7 +180,10 @@ def test_what_a_model_names_is_not_run(run: Run) -> None:
     assert "the model names tokenizer os:system, a function from outside of this package; if you trust it" in err
 
 
-@pytest.mark.parametrize("task", ["classify", "snli", "squad"])
+WITH_TOKENIZER = [task for task in TASKS if "tokenizer" in {field.name for field in fields(get_task(task).recipe)}]
+
+
+@pytest.mark.parametrize("task", WITH_TOKENIZER)
 def test_what_a_recipe_names_is_not_run(task: str) -> None:
     """Recipes are in the folders of trained models, which may come from a stranger."""
     with pytest.raises(ElmoError, match=r"the recipe names tokenizer os:system, .*; offer it as an entry point"):

@@ -6,7 +6,8 @@ A task provides, besides its entry in `TASKS`:
 
 1. **A recipe**: a frozen dataclass derived from `recipe.TaskRecipe`, which has the sections `elmo`, `training` and
    `words` (null where a model has none), and `recipes/<task>.yaml` with the published values. The page on recipes
-   describes each key as the dataclass's docstring does, under `Attributes`.
+   describes each key as the dataclass's docstring does, under `Attributes`. If it has a key `tokenizer`, it passes that
+   to `recipe.require_tokenizer_without_code` in `__post_init__`: a recipe may come from a stranger.
 2. **Examples**: an immutable type of its own, such as a frozen dataclass of tuples. An example is what one row of a
    batch holds: tokens, and what is to be predicted. Its `repr` shows all of that, in the same way in each process,
    since a run folder knows its sets by checksums of it. So an example holds no `set` or `frozenset`.
