@@ -30,6 +30,7 @@ from elmo.formats import files as writing
 from elmo.formats import save_native
 from elmo.pretrain.loop import Pretrainer
 from elmo.tasks import TASKS, get_task
+from elmo.tasks.task import Task
 from elmo.tasks.trainer import Trainer
 from elmo.text.corpus import Corpus
 from elmo.text.tokenizers import Tokenizer
@@ -559,3 +560,32 @@ def test_help_and_docs_say_what_each_task_reads_and_writes() -> None:
     tables = re.findall(r"^\| task \|.*\n((?:\|.*\n)+)", page, re.M)
     first_cells = [" ".join(row.split("|")[1] for row in rows.splitlines()) for rows in tables]
     assert [sorted(re.findall(r"`(\w+)`", cells)) for cells in first_cells] == [sorted(TASKS)] * 3
+
+
+def names_before(words: str, text: str, mark: str = "`") -> list[str]:
+    """Return the tasks in a list such as "`snli`, `squad` and `classify`" that stands before `words` in a text."""
+    name = rf"{mark}\w+{mark}"
+    (found,) = re.findall(rf"((?:{name}, )*{name} and {name}),? {words}", " ".join(text.split()))
+    return sorted(re.findall(r"\w+", found.replace(" and ", " ")))
+
+
+def test_lists_of_tasks_in_sentences_are_complete() -> None:
+    """What a task can do decides in which of them it belongs."""
+    tasks = [get_task(name) for name in TASKS]
+    combined = sorted(task.name for task in tasks if type(task).combine is not Task.combine)
+    split = sorted(task.name for task in tasks if task.takes_sentence)
+    conllu = sorted(task.name for task in tasks if "conllu" in task.layouts)
+    page, tour, words = (
+        (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("tasks.md", "tour.md", "word-vectors.md")
+    )
+    evaluate, predict = (run("task", command, "--help") for command in ("evaluate", "predict"))
+    (ensemble,) = re.findall(r"of all RUNs \(([\w, ]+)\)", " ".join(evaluate.split()))
+    assert sorted(ensemble.split(", ")) == combined
+    assert names_before("several models can predict together", page) == combined
+    assert names_before("`elmo task evaluate RUN... FILE --ensemble`", tour) == combined
+    assert names_before("also paragraphs", predict, "") == names_before("can split it", page) == split
+    assert names_before("also conllu", predict, "") == conllu
+    rows = re.findall(r"^ *(\S+(?:, \S+)*)  .* or JSON with", predict, re.M)
+    assert names_before("a line can also be a JSON object", page) == sorted(", ".join(rows).split(", "))
+    (widths,) = re.findall(r"- `words\.dim` is the width .*?(?=\n\n)", words, re.S)
+    assert sorted(re.findall(r"`(\w+)`", widths)) == sorted(TASKS)
