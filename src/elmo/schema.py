@@ -118,7 +118,9 @@ def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> obje
         except OverflowError:
             raise ElmoError(f"{where}: a number of {len(str(value))} digits") from None
     if type(value) is not hint:  # the exact type: `isinstance` would let true and false pass as integers
-        raise ElmoError(f"{where}: expected {hint.__name__}, found {shown(value)}")
+        unquoted = "; in YAML, put yes, no, on, off, true and false into quotes to have them as text"
+        then = unquoted if hint is str and isinstance(value, bool) else ""
+        raise ElmoError(f"{where}: expected {hint.__name__}, found {shown(value)}{then}")
     return value
 
 

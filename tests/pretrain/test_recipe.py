@@ -59,6 +59,14 @@ def test_small_numbers_may_be_written_as_people_do(text: str, tmp_path: Path) ->
     assert load_pretraining_recipe(str(tmp_path / "recipe.yaml")).training.learning_rate == 1e-3
 
 
+def test_words_that_yaml_takes_for_true_and_false_need_quotes() -> None:
+    says = "labels: expected str, found True; in YAML, put yes, no, on, off, true and false into quotes to have them as"
+    with pytest.raises(ElmoError, match=says):
+        load_task_recipe("snli", None, dict([parse_override("labels=[yes, no]")]))
+    quoted = load_task_recipe("snli", None, dict([parse_override("labels=['yes', 'no']")]))
+    assert getattr(quoted, "labels", None) == ("yes", "no")
+
+
 def test_overrides_are_yaml_values() -> None:
     settings = dict(map(parse_override, ["training.batch_size=64", "char_cnn.filters=[[1, 4]]", "lstm.cell_clip=null"]))
     recipe = load_pretraining_recipe("tiny", settings)
