@@ -162,11 +162,11 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: st
     """Read held-out text as the corpus was read, but run no code that only the corpus names."""
     from elmo.text.conllu import layout_by_name, refuse_tokenizer
     from elmo.text.prepare import is_made_of
-    from elmo.text.reading import expand, read_all
+    from elmo.text.reading import WITH_WORDS, expand, read_all
     from elmo.text.tokenizers import refuse_function
 
     reading, paths = replace(corpus.reading, encoding=encoding or corpus.reading.encoding), expand(path)
-    if layout_by_name(paths) == "conllu" or reading.text == "conllu":
+    if layout_by_name(paths) == "conllu" or reading.text in WITH_WORDS:
         refuse_tokenizer(tokenizer)
         tokenizer = "whitespace"
     elif tokenizer is None:

@@ -296,8 +296,9 @@ def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
         encoding: Their encoding.
     """
     from elmo.text.choice import looks_tokenized, sample_of, strange_file
+    from elmo.text.reading import WITH_WORDS
 
-    if text == "conllu" or (sample := sample_of(paths, encoding)) is None:
+    if text in WITH_WORDS or (sample := sample_of(paths, encoding)) is None:
         return
     # `elmo pretrain` has no option for the layout, which is that of its corpus.
     has_layout = "text" in click.get_current_context().params

@@ -20,7 +20,7 @@ from elmo.text.conllu import layout_by_name, refuse_tokenizer
 from elmo.text.decoding import check_encoding, describe_non_text, read_blocks
 from elmo.text.languages import require_language_code
 from elmo.text.opening import STDIN, peek_stdin
-from elmo.text.reading import SPLIT, Reading, TextBlock, tokenize_block
+from elmo.text.reading import SPLIT, WITH_WORDS, Reading, TextBlock, tokenize_block
 from elmo.text.rules import FULL_STOPS, INNER_MARKS, MARKS, is_not_english, is_split_by_language
 from elmo.text.suspicion import note_on_layout, note_on_words
 from elmo.text.tokenizers import language_of, refuse_function
@@ -106,7 +106,7 @@ def choose_cut(
     require_language_code(language)
     known = own or TextConfig()
     is_tokenized = None if sample is None else looks_tokenized(sample)
-    if text == "conllu":  # its words are given, whatever it looks like
+    if text in WITH_WORDS:  # whatever it looks like
         refuse_tokenizer(tokenizer)
         is_tokenized = True
     is_raw = is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or ""))
@@ -129,7 +129,7 @@ def choose_cut(
     is_own = follows and known.tokenizer != "whitespace"
     reading = Reading(
         tokenizer or (known.tokenizer if is_own else "whitespace"),
-        text or (known.text if follows and known.text != "conllu" else "sentences"),
+        text or (known.text if follows and known.text not in WITH_WORDS else "sentences"),
         encoding,
         known.lowercase if lowercase is None else lowercase,
         language or language_of(tokenizer or "") or known.language,
@@ -354,7 +354,7 @@ def choose_for_files(
                 where, note = found
             else:
                 note = unknown_note(own, vocabulary_file, sample, choice.reading)
-    elif tokenizer is None and choice.reading.text != "conllu":
+    elif tokenizer is None and choice.reading.text not in WITH_WORDS:
         note = note_on_pipes(own, paths)
     if note is not None:
         choice = replace(choice, notes=(*choice.notes, note))

@@ -9,7 +9,7 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.alignment import PlacedToken
 from elmo.text.conllu import conllu_sentences
-from elmo.text.reading import PLAIN, Reading, TextBlock, lower, read_text_blocks, split_text
+from elmo.text.reading import PLAIN, SPLIT, Reading, TextBlock, lower, read_text_blocks, split_text
 from elmo.text.tokenizers import get_tokenizer, locate
 
 
@@ -98,7 +98,7 @@ def cut_text(text: str, how: TextConfig) -> list[LocatedSentence]:
         how: How to cut it.
     """
     tokenize = get_tokenizer(how.tokenizer)
-    is_tokenized = how.tokenizer == "whitespace" and how.text in ("sentences", "conllu")
+    is_tokenized = how.tokenizer == "whitespace" and how.text not in SPLIT
     layout = "sentences" if is_tokenized else "wrapped" if how.text == "wrapped" else "paragraphs"
     sentences = (
         LocatedSentence.of(locate(sentence, tokenize), start, "", "", how.lowercase)

@@ -46,7 +46,7 @@ from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, ren
 from elmo.text.languages import require_language_code
 from elmo.text.opening import STDIN
 from elmo.text.parallel import tokenize_files
-from elmo.text.reading import SPLIT, expand
+from elmo.text.reading import SPLIT, WITH_WORDS, expand
 from elmo.text.rules import is_split_by_language
 from elmo.text.tokenizers import file_of_function, get_tokenizer, language_of
 from elmo.text.vocabulary import Vocabulary
@@ -315,7 +315,7 @@ def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
         raise ElmoError(
             f"`max_characters`: {settings.max_characters} is more than {MAX_CHARACTERS}, the most that a model can have"
         )
-    if settings.text == "conllu":
+    if settings.text in WITH_WORDS:
         refuse_tokenizer(settings.tokenizer)
     if settings.max_vocabulary is not None and settings.max_vocabulary < 4:
         raise ElmoError(

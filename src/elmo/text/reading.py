@@ -26,8 +26,11 @@ SPLIT = ("paragraphs", "wrapped")
 RAW = ("sentences", *SPLIT)
 """The layouts of plain text: a sentence a line, or those."""
 
-TEXTS = (*RAW, "conllu")
-"""All layouts: those of plain text, or CoNLL-U, a word a line."""
+WITH_WORDS = ("conllu",)
+"""The layouts that give the words, which no tokenizer cuts: CoNLL-U, a word a line."""
+
+TEXTS = (*RAW, *WITH_WORDS)
+"""All layouts."""
 
 MAX_PARAGRAPH = 1 << 20
 """A wrapped paragraph longer than this many characters is cut at the end of a line.

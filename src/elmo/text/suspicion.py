@@ -11,6 +11,7 @@ from unicodedata import normalize
 
 from elmo.config import TextConfig
 from elmo.text.decoding import read_lines
+from elmo.text.reading import WITH_WORDS
 from elmo.text.rules import FULL_STOPS, MARKS
 
 FEWEST_LINES = 20
@@ -61,10 +62,10 @@ def note_on_layout(sample: str, layout: str) -> str | None:
 
     Args:
         sample: The beginning of the text, in whole lines.
-        layout: How it is read: sentences, paragraphs, wrapped or conllu.
+        layout: How it is read, one of `reading.TEXTS`.
     """
     lines = [line for line in sample.split("\n") if line.strip()]
-    if layout == "conllu" or not lines:
+    if layout in WITH_WORDS or not lines:
         return None
     if _MARKUP.match(sample):
         return "this is XML or HTML, whose tags would be read as words; take the text out of it first"
