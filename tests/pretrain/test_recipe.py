@@ -67,6 +67,20 @@ def test_words_that_yaml_takes_for_true_and_false_need_quotes() -> None:
     assert getattr(quoted, "labels", None) == ("yes", "no")
 
 
+@pytest.mark.parametrize(
+    ("name", "optimizer", "says"),
+    [("tiny", "adamw", "is 0.2, for adagrad; choose one for adamw"), ("mini", "adagrad", "is 0.007, for muon; choose")],
+)
+def test_another_optimizer_needs_a_learning_rate_of_its_own(name: str, optimizer: str, says: str) -> None:
+    """Good rates differ by orders of magnitude."""
+    with pytest.raises(ElmoError, match=f"^training.learning_rate: the recipe's {says}"):
+        load_pretraining_recipe(name, {"training.optimizer": optimizer})
+    settings = {"training.optimizer": optimizer, "training.learning_rate": 0.01}
+    assert load_pretraining_recipe(name, settings).training.optimizer == optimizer
+    own = load_pretraining_recipe(name)
+    assert load_pretraining_recipe(name, {"training.optimizer": own.training.optimizer}) == own
+
+
 def test_overrides_are_yaml_values() -> None:
     settings = dict(map(parse_override, ["training.batch_size=64", "char_cnn.filters=[[1, 4]]", "lstm.cell_clip=null"]))
     recipe = load_pretraining_recipe("tiny", settings)

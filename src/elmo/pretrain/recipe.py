@@ -159,6 +159,16 @@ def load_pretraining_recipe(recipe: str, settings: Mapping[str, object] | None =
         The recipe with these changes.
 
     Raises:
-        ElmoError: If there is no such recipe, or if a key or value is not one that a recipe can have.
+        ElmoError: If there is no such recipe, if a key or value is not one that a recipe can have, or if another
+            optimizer is chosen without a learning rate.
     """
-    return read_recipe(Recipe, recipe, RECIPE_NAMES, settings)
+    found = read_recipe(Recipe, recipe, RECIPE_NAMES, settings)
+    if settings and "training.optimizer" in settings and "training.learning_rate" not in settings:
+        own, chosen = read_recipe(Recipe, recipe, RECIPE_NAMES).training, found.training
+        # With Adagrad's rate of 0.2, AdamW diverges in the first steps.
+        if own.optimizer != chosen.optimizer:
+            raise ElmoError(
+                f"training.learning_rate: the recipe's is {own.learning_rate}, for {own.optimizer}; choose one for "
+                f"{chosen.optimizer} (docs/training.md)"
+            )
+    return found
