@@ -230,7 +230,8 @@ def has_layer_norm(config: object) -> bool:
     Args:
         config: The parsed `config.json` of the archive.
     """
-    return any(settings.get("do_layer_norm") is True for settings in _embedders(config))
+    # Jsonnet gives environment variables as strings, and AllenNLP takes "true" for true.
+    return any(settings.get("do_layer_norm") in (True, "true") for settings in _embedders(config))
 
 
 def _embedders(config: object) -> Iterator[dict[str, object]]:

@@ -78,4 +78,6 @@ def test_settings_that_are_deep() -> None:
         config = [config, {"do_layer_norm": False}]
     assert has_layer_norm(config)
     assert not has_layer_norm([[{"options_file": "", "do_layer_norm": False}], 1])
+    assert has_layer_norm({"options_file": "", "do_layer_norm": "true"})  # from an environment variable
+    assert not has_layer_norm({"options_file": "", "do_layer_norm": "false"})
     assert not has_layer_norm({"encoder": {"do_layer_norm": True}, "elmo": {"options_file": ""}})  # not the embedder's
