@@ -63,6 +63,15 @@ def test_a_packed_list_and_one_without_a_last_line_end(folder: Path) -> None:
     assert model.token_vectors.words == tuple(CACHED)
 
 
+def test_a_list_as_bilm_tf_reads_it(folder: Path) -> None:
+    """It strips each line, and skips `!!!MAXTERMID`."""
+    lines = [*CACHED[:3], "!!!MAXTERMID", *(f" {word} " for word in CACHED[3:])]
+    (folder / "vocab_test.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    model = formats.load(folder / CACHE_FILE)
+    assert model.token_vectors is not None
+    assert model.token_vectors.words == tuple(CACHED)
+
+
 def test_vectors_of_another_model_or_of_other_words_are_refused(folder: Path) -> None:
     """All shapes fit, so that nothing else would show the mistake."""
     lines = [CACHED[1], CACHED[0], *CACHED[2:]]

@@ -28,16 +28,13 @@ from elmo.formats.stored import StoredBiLM, StoredSoftmax, Weights, bilm_shapes,
 from elmo.formats.tensors import MOST_WORDS, Source, TensorInFile, read_weights, require_sizes, require_weights, room
 from elmo.formats.words import READ, SCORED, find_list, find_word_list, read_so_many, require_as_many
 from elmo.schema import to_mapping
-from elmo.text.vocabulary import Vocabulary
+from elmo.text.vocabulary import NO_WORD, Vocabulary
 
 OPTIONS, WORDS = "options.json", "vocab.txt"
 """The names of the files next to the weights."""
 
 WEIGHTS = "lm_weights.hdf5"
 """The name of the weight file that `save_bilm` writes."""
-
-NO_WORD = "!!!MAXTERMID"
-"""A line of old vocabularies that is not a word; bilm-tf skips it."""
 
 CHARACTERS = "char_embed"
 """The name of the character vectors, which do not include the row of the mask."""

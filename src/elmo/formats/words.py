@@ -11,7 +11,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import require_file
 from elmo.formats.tensors import room
 from elmo.text.decoding import read_lines
-from elmo.text.vocabulary import Vocabulary
+from elmo.text.vocabulary import NO_WORD, Vocabulary
 
 SCORED, READ = "the softmax next to it scores", "the model next to it reads"
 """What the words of a list are for, in messages about a wrong number of words."""
@@ -40,11 +40,11 @@ def read_vocabulary(path: Path, num_words: int, use: str = SCORED) -> Vocabulary
 
 
 def find_word_list(folder: Path, num_words: int) -> list[str] | None:
-    """Find the word list of a given length in a folder.
+    """Find the word list of a given length in a folder, read as bilm-tf reads it: stripped, without `NO_WORD`.
 
     Args:
         folder: The folder with `vocab*.txt` files, plain or `.gz`.
-        num_words: The number of lines. An empty last line counts if the number is right only with it.
+        num_words: The number of words. An empty last line counts if the number is right only with it.
 
     Returns:
         The words of the first list of that length, or None if there is none.
@@ -53,7 +53,7 @@ def find_word_list(folder: Path, num_words: int) -> list[str] | None:
     for path in sorted([*folder.glob("vocab*.txt"), *folder.glob("vocab*.txt.gz")]):
         if count_lines(path) > num_words + _SOME:
             continue
-        words = list(read_lines(path))
+        words = [word for line in read_lines(path) if (word := line.strip()) != NO_WORD]
         if len(words) == num_words - 1:
             words.append("")
         if len(words) == num_words:

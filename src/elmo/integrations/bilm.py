@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from elmo.config import BOS, EOS, SHORTEST, UNK
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
-from elmo.formats.bilm_hdf5 import EMBEDDING, NO_WORD, load_bilm
+from elmo.formats.bilm_hdf5 import EMBEDDING, load_bilm
 from elmo.formats.files import require_existing_file, write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.formats.words import read_words
 from elmo.targets import require_file_target
 from elmo.text.characters import check_sentence, encode_words
 from elmo.text.reading import read_sentences
+from elmo.text.vocabulary import NO_WORD
 
 __all__ = ["Batcher", "TokenBatcher", "dump_bilm_embeddings", "dump_token_embeddings"]
 

@@ -12,6 +12,9 @@ from elmo.config import BOS, EOS, PADDING, SPECIAL_WORDS, UNK_ID
 from elmo.errors import ElmoError, placing
 from elmo.text.decoding import read_lines
 
+NO_WORD = "!!!MAXTERMID"
+"""A line of old vocabularies that is not a word; bilm-tf skips it."""
+
 
 class Vocabulary:
     """The words that a biLM predicts, by id.
