@@ -82,7 +82,8 @@ def test_options_reach_the_corpus(text, tmp_path, monkeypatch):
 
 
 def test_the_vocabulary_can_come_from_a_list_of_words(text, tmp_path):
-    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nplay\nnew\n")
+    """A list of bilm-tf may hold `!!!MAXTERMID`, which is no word: its softmax has no row for it."""
+    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nplay\nnew\n!!!MAXTERMID\n")
     run(tmp_path / "corpus", text, "--vocabulary", tmp_path / "vocabulary.txt")
     (tmp_path / "counted.txt").write_text("<S>\n</S>\n<UNK>\nplay\t120\nnew\t7\n")
     with pytest.raises(ElmoError, match=r"counted\.txt: 'play\\t120' is not a word; give one on each line"):

@@ -57,10 +57,12 @@ class Vocabulary:
     def read(cls, path: str | Path) -> Vocabulary:
         """Read a vocabulary file: UTF-8, one word per line, plain or compressed (see `read_lines`).
 
+        A line `NO_WORD` is left out.
+
         Raises:
             ElmoError: If the file cannot be read, or is not a vocabulary.
         """
-        return cls.of(list(read_lines(path)), path)
+        return cls.of([line for line in read_lines(path) if line != NO_WORD], path)
 
     @classmethod
     def of(cls, words: Sequence[str], path: str | Path) -> Vocabulary:
