@@ -121,6 +121,13 @@ def test_truncated_weights(share: float, folder: Path) -> None:
     assert_refused(folder, f"{WEIGHTS_FILE}: a truncated HDF5 file (")
 
 
+def test_weights_that_the_program_has_open(folder: Path) -> None:
+    """HDF5 refuses to open a file with locks and without; the file is whole."""
+    with h5py.File(folder / WEIGHTS_FILE, "r", locking=True):
+        assert_refused(folder, f"{WEIGHTS_FILE}: is open in this program already; close it first")
+    formats.load(folder)
+
+
 def test_weights_that_may_not_be_read_are_not_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, *_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))

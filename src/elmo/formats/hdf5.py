@@ -66,6 +66,8 @@ def open_hdf5(path: Path) -> Generator[dict[str, TensorInFile]]:
     except PermissionError:
         raise
     except OSError as error:
+        if "locking flag" in str(error):  # HDF5 opens a file in two ways only if both lock it, or neither
+            raise ElmoError(f"{path}: is open in this program already; close it first (h5py.File.close)") from None
         kind = "a truncated HDF5 file" if h5py.is_hdf5(path) else "not an HDF5 file"
         raise ElmoError(f"{path}: {kind} ({error})") from None
     with file:
