@@ -65,6 +65,14 @@ def test_it_stores_the_mean_state_of_the_text(elmo: Run, folder: Path) -> None:
         assert torch.equal(direction.cell, wanted.cell)
 
 
+def test_a_folder_under_the_home_folder(elmo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell leaves ~ as it is in quotation marks. Other commands find such a model."""
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("USERPROFILE", str(folder))
+    assert elmo("warm", "~/model", "text.txt")[0] == 0
+    assert (folder / "model" / "warm.safetensors").is_file()
+
+
 def test_json_and_max_sentences(elmo: Run, folder: Path) -> None:
     """Blank lines do not count as sentences. A second run replaces the state."""
     elmo("warm", "model", "text.txt")

@@ -23,7 +23,7 @@ from elmo.formats import sources
 from elmo.tasks import load_task_recipe
 from elmo.tasks.experiment import Experiment
 from elmo.tasks.ner.task import NerModel
-from elmo.tasks.run_folder import VOCABULARIES, RunConfig, StoredRun, load_run, read_results
+from elmo.tasks.run_folder import VOCABULARIES, RunConfig, StoredRun, load_run, read_results, read_run
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from experiments import FINISHED, Recipe, make_config, names
 
@@ -229,6 +229,16 @@ def test_vocabularies_may_be_larger_than_settings(files: Path, recipe: Recipe) -
         file.write(" " * 4_000_000)
     load_run(config.folder)
     assert Experiment(config).run() == results
+
+
+def test_a_run_folder_may_be_named_by_way_of_the_home_folder(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(config).run()
+    monkeypatch.setenv("HOME", str(config.folder.parent))
+    monkeypatch.setenv("USERPROFILE", str(config.folder.parent))
+    assert read_run(Path("~", config.folder.name)).folder == config.folder
 
 
 @pytest.mark.parametrize(

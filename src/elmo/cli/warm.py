@@ -242,6 +242,9 @@ def _opened(model: str, what: str, done: str) -> Generator[tuple[Model, Path]]:
 def _place_of(model: str) -> Path | None:
     """Return the native model folder that `model` names, or None if it is anything else or is in the package."""
     from elmo.formats.native import is_native
-    from elmo.formats.sources import is_bundled
+    from elmo.formats.sources import is_bundled, local_path
 
-    return Path(model) if is_native(Path(model)) and not is_bundled(model) else None
+    if is_bundled(model):
+        return None
+    path = local_path(model)
+    return path if is_native(path) else None

@@ -26,6 +26,7 @@ from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.formats.safetensors import read_tensors, write_tensors
+from elmo.formats.sources import local_path
 from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.checkpoint import WEIGHTS, fill
 from elmo.tasks.common.objects import is_list_of
@@ -133,12 +134,13 @@ def read_run(folder: Path) -> StoredRun:
     """Read the model of a run folder, with the weights of its best epoch.
 
     Args:
-        folder: The run folder.
+        folder: The run folder. `~` at the beginning is the home folder, as in the names of models.
 
     Raises:
         ElmoError: If the folder is not a run folder, has not finished an epoch yet, is damaged, or its biLM is missing
             or a different one.
     """
+    folder = local_path(folder)
     if not (folder / CONFIG).is_file():
         if started := started_seeds(folder):
             raise ElmoError(
