@@ -30,7 +30,7 @@ def test_words_outside_the_vocabulary_are_unknown():
         (["<S>"], "first three"),
         (["the", *SPECIAL], "first three"),
         (["<s>", "</s>", "<unk>", "the"], "first three"),
-        ([*SPECIAL, "the", "play", "the"], "'the' occurs twice, as words 4 and 6"),
+        ([*SPECIAL, "the", "play", "the"], "'the' occurs twice, as words 4 and 6; remove one"),
     ],
 )
 def test_special_words_come_first_and_none_twice(words, message):

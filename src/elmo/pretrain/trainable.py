@@ -50,7 +50,7 @@ def require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, proce
         if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
             raise ElmoError(
                 f"the model to start from has another vocabulary than {corpus.folder}; prepare the text again with the "
-                f"model's (`vocabulary=FILE`), the vocabulary.txt of its folder ({start.origin})"
+                f"model's (`vocabulary=FILE`), the list of words in its folder ({start.origin})"
             )
     # Stream b begins at sentence b of the shuffled corpus, whose end is followed by its beginning.
     if processes.is_first and corpus.num_sentences < training.batch_size:

@@ -36,8 +36,10 @@ class Vocabulary:
         # The dict keeps only the last id of a word that occurs twice, so the first index that differs is such a word.
         if len(self._ids) < len(self.words):
             index = next(index for index, word in enumerate(self.words) if self._ids[word] != index)
-            again = self._ids[self.words[index]]
-            raise ElmoError(f"vocabulary: {self.words[index]!r} occurs twice, as words {index + 1} and {again + 1}")
+            word = self.words[index]
+            raise ElmoError(
+                f"vocabulary: {word!r} occurs twice, as words {index + 1} and {self._ids[word] + 1}; remove one"
+            )
 
     def __len__(self) -> int:
         return len(self.words)

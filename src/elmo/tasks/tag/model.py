@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
-from elmo.schema import require_choice, require_not_negative, require_positive, require_share
+from elmo.schema import require_not_negative, require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.columns import ColumnSentence
 from elmo.tasks.common.modules import BiLSTM, CharacterEmbedding, WordEmbedding, variational_dropout
@@ -66,8 +66,10 @@ class TagRecipe(TaskRecipe):
             raise ElmoError("columns: expected the names of all columns, all different, and form among them")
         if not self.targets:
             raise ElmoError("targets: names no column")
+        known = [name for name in names if name not in ("id", "form")]
         for target in self.targets:
-            require_choice("targets", target, [name for name in names if name not in ("id", "form")])
+            if target not in known:
+                raise ElmoError(f"targets: {target!r} is none of {', '.join(known)}; set targets to some of these")
         require_positive("min_rule_count", self.min_rule_count)
         require_not_negative("known_lemma_bonus", self.known_lemma_bonus)
         require_layers("lstm", self.lstm)
