@@ -36,7 +36,7 @@ from running import started, wait_until
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
 
-ENDINGS = ["h5", "npz", "parquet"]
+ENDINGS = [ending[1:] for ending in writers.ENDINGS if ending != ".hdf5"]  # which is another name of .h5
 SENTENCES = [[f"word{n}", "of", "a"][: n % 4] * (1 + n % 3) for n in range(40)]
 
 
