@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import sources
-from elmo.tasks import load_task_recipe
+from elmo.tasks import TASKS, get_task, load_task_recipe
 from elmo.tasks.experiment import Experiment
 from elmo.tasks.ner.task import NerModel
 from elmo.tasks.run_folder import VOCABULARIES, RunConfig, StoredRun, load_run, read_results, read_run
@@ -158,6 +158,20 @@ def test_a_task_of_another_version_is_named_with_its_file(files: Path, recipe: R
         load_run(config.folder)
     with pytest.raises(ElmoError, match=says):
         Experiment(config)
+
+
+SECTIONS = {"elmo", "training", "words", "characters", "spans", "dropout"}
+"""The keys that the recipe of every run has. They are sections, whose own keys may be missing."""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_keys_that_runs_of_earlier_versions_lack_have_a_default(task: str) -> None:
+    """Without one, no run that was trained before the key was added could be loaded or continued."""
+    kind = get_task(task).recipe
+    parts = [kind, *(hint for hint in get_type_hints(kind).values() if is_dataclass(hint))]
+    for part in parts:
+        required = {each.name for each in fields(part) if each.default is each.default_factory is MISSING}
+        assert required <= (SECTIONS if part is kind else set())
 
 
 def test_words_of_a_run_stay_as_they_are(files: Path, recipe: Recipe) -> None:
