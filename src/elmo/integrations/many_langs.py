@@ -32,7 +32,7 @@ from elmo.embed.embedder import lasting_source
 from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
 from elmo.formats import Model
-from elmo.schema import to_mapping
+from elmo.schema import require_whole, to_mapping
 
 MEAN, ALL = -1, -2
 """Values of `output_layer` other than the number of a layer."""
@@ -83,6 +83,7 @@ class Embedder:
         Raises:
             ElmoError: If there is no such layer, or a sentence is not a list of strings.
         """
+        require_whole("`output_layer`", output_layer)
         layers: Layers = output_layer
         last = self._embedder.num_layers - 1
         if output_layer in (MEAN, ALL):
