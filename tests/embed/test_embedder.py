@@ -333,6 +333,7 @@ def test_missing_rules_for_the_sentences_of_the_model_are_said(
         (lambda model: model.embed([["a", 5]]), "sentence 0: token 5 is not a string"),
         (lambda model: model.embed([7]), "sentence 0: expected a list of tokens, found int"),
         (lambda model: model.embed(None), "`sentences`: expected lists of tokens, found NoneType"),
+        (lambda model: model.write("none.npz", None), "`sentences`: expected lists of tokens, found NoneType"),
         (lambda model: model.stream([["a"]], layers="last"), "`layers`: 'last' is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=3), "no layer 3; this model has layers 0 to 2"),
         (lambda model: model.stream([["a"]], layers=-4), "no layer -4; this model has layers 0 to 2"),

@@ -332,6 +332,7 @@ def test_a_model_must_be_loaded_first(method: str) -> None:
         ((VECTORS, AVERAGE), SENTENCES, {"layers": "mean"}, "`layers`: 'mean' is none of average, top, all"),
         ((SUBSTITUTES,), SENTENCES, {"topn": 0}, "`topn`: 0 is not positive"),
         ((VECTORS, AVERAGE, SUBSTITUTES), "w1 w2", {}, "`texts`: expected a list of sentences, found a string"),
+        ((VECTORS, AVERAGE, SUBSTITUTES), None, {}, "^`texts`: expected lists of tokens, found NoneType"),
         ((VECTORS, AVERAGE, SUBSTITUTES), [["w1"], 2], {}, "sentence 1: expected a list of tokens, found int"),
         ((VECTORS, AVERAGE, SUBSTITUTES), [[2]], {}, "sentence 0: token 2 is not a string"),
     ],

@@ -111,6 +111,7 @@ def test_what_to_do_with_a_string_depends_on_what_was_given():
     [
         (([["a"], None],), "sentence 1: expected a list of tokens, found NoneType"),
         (([3],), "sentence 0: expected a list of tokens, found int"),
+        ((None,), "`batch`: expected lists of tokens, found NoneType"),
         (([["a"]], "50"), "`max_characters`: expected a whole number, found '50'"),
         (([["a"]], 50.0), "`max_characters`: expected a whole number, found 50.0"),
     ],

@@ -9,8 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.errors import ElmoError
-from elmo.text.characters import check_sentence
+from elmo.text.characters import check_sentence, iterate
 
 Sentence = Sequence[str]
 
@@ -80,13 +79,9 @@ def windows(
     Raises:
         ElmoError: If `sentences` can't be gone through, or a sentence is not a list of strings.
     """
-    try:
-        numbered = enumerate(sentences, first)
-    except TypeError:
-        raise ElmoError(f"`sentences`: expected lists of tokens, found {type(sentences).__name__}") from None
     window: list[Sentence] = []
     num_tokens = 0
-    for number, sentence in numbered:
+    for number, sentence in enumerate(iterate(sentences), first):
         check_sentence(sentence, number)
         if isinstance(sentence, np.ndarray):  # arrays of strings, whose tokens would be slow to look up
             sentence = sentence.tolist()

@@ -19,7 +19,7 @@ from elmo.embed.batching import Sentence
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.targets import LOCK, PROGRESS, remove_leftovers, sync, unfinished_folder, work_folder_of
-from elmo.text.characters import check_sentence
+from elmo.text.characters import check_sentence, iterate
 from elmo.text.located import LocatedSentence
 
 FORMAT = 1
@@ -137,7 +137,7 @@ class Unfinished:
                 discarded instead, unless `sentences` is an iterator, whose beginning cannot be read again.
         """
         located = bool(self._job.get("located"))
-        iterator, digest = iter(sentences), TextDigest(located)
+        iterator, digest = iterate(sentences), TextDigest(located)
         while missing := self.progress.num_sentences - digest.progress.num_sentences:
             portion = list(islice(iterator, min(missing, SKIPPED_TOGETHER)))
             if not portion:

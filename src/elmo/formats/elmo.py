@@ -27,7 +27,7 @@ from elmo.nn.elmo import ElmoModule, ElmoOptions
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.schema import require_whole
 from elmo.targets import alone_in, require_folder
-from elmo.text.characters import NUM_CHARACTERS, encode_words, require_tokens
+from elmo.text.characters import NUM_CHARACTERS, encode_words, iterate, require_tokens
 
 
 class Elmo(ElmoModule, ModelHubMixin):
@@ -297,7 +297,7 @@ def batch_to_ids(batch: Iterable[Iterable[str]], max_characters: int = NUM_CHARA
     if max_characters < SHORTEST:
         raise ElmoError(f"`max_characters`: {max_characters} has no room for a character; use {SHORTEST} or more")
     sentences: list[list[str]] = []
-    for number, sentence in enumerate(batch):
+    for number, sentence in enumerate(iterate(batch, "batch")):
         require_tokens(sentence, number)
         sentences.append(list(sentence))
     longest = max(map(len, sentences), default=0)

@@ -55,7 +55,7 @@ from elmo.nn.bilm import BiLMState, first_rows, repeat_row, to_device
 from elmo.nn.devices import find_device
 from elmo.nn.softmax import BLOCK_NUMBERS, AnySoftmax
 from elmo.schema import require_choice, require_count
-from elmo.text.characters import check_sentence
+from elmo.text.characters import check_sentence, iterate
 from elmo.text.vocabulary import Vocabulary
 
 Array = NDArray[np.float32]
@@ -314,7 +314,8 @@ def _tokenize(texts: Iterable[Sentence]) -> list[Sentence]:
     """Turn sentences, which may be strings, into lists of words."""
     if isinstance(texts, str):
         raise ElmoError("`texts`: expected a list of sentences, found a string")
-    sentences = [text.split() if isinstance(text, str) else text for text in texts]
+    words = (text.split() if isinstance(text, str) else text for text in iterate(texts, "texts"))
+    sentences: list[Sentence] = list(words)
     for number, sentence in enumerate(sentences):
         check_sentence(sentence, number)
     return sentences

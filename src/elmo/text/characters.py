@@ -4,7 +4,7 @@ A word is its UTF-8 bytes between begin-of-word and end-of-word, padded to a fix
 so that 0 stays free for the mask of a padded token.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -66,6 +66,14 @@ def without_boundaries(sentence: Sequence[str]) -> Sequence[str]:
     if BOS in sentence or EOS in sentence:
         return [token for token in sentence if token not in (BOS, EOS)]
     return sentence
+
+
+def iterate(sentences: Iterable[Any], name: str = "sentences") -> Iterator[Any]:
+    """Return an iterator over sentences, or raise an ElmoError with the name of the argument if there can be none."""
+    try:
+        return iter(sentences)  # some data sets can be gone through without being an `Iterable`
+    except TypeError:
+        raise ElmoError(f"`{name}`: expected lists of tokens, found {type(sentences).__name__}") from None
 
 
 def require_tokens(sentence: object, number: int) -> None:
