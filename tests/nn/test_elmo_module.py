@@ -485,10 +485,11 @@ def test_what_are_no_numbers_of_words_is_refused(numbers: Any, says: str) -> Non
     ("number", "options", "says"),
     [
         (0, {}, "`num_output_representations`: 0 is not positive"),
+        (None, {}, "`num_output_representations`: expected a whole number, found None"),
         (1, {"dropout": 1.5}, r"`dropout`: 1\.5 is not in \[0, 1\)"),
     ],
 )
-def test_sizes_that_make_no_module_are_refused(number: int, options: dict[str, Any], says: str) -> None:
+def test_sizes_that_make_no_module_are_refused(number: Any, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         make(build()[0], number, **options)
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -147,6 +149,12 @@ def test_starts_from_the_scores_and_the_scale_of_another() -> None:
     assert torch.equal(mix.scores, other.scores)
     assert mix.gamma.item() == other.gamma.item()
     assert mix.gamma is not other.gamma
+
+
+@pytest.mark.parametrize("number", [0, -1, None, "3", 3.0])
+def test_there_is_a_layer_at_least(number: Any) -> None:
+    with pytest.raises(ElmoError, match=r"^`num_layers`: "):
+        ScalarMix(number)
 
 
 def test_scores_must_be_one_per_layer() -> None:

@@ -12,7 +12,7 @@ from elmo.errors import ElmoError
 from elmo.nn.bilm import BiLM, BiLMState, TokenEncoder, detach, first_rows, replace_rows, to_device
 from elmo.nn.char_encoder import WordCharEncoder
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.schema import require_count, require_share
+from elmo.schema import require_positive, require_share, require_whole
 
 WORDS_AT_ONCE = 1024
 """Words of a `WordCache` that are encoded together: few enough for any memory."""
@@ -71,7 +71,8 @@ class ElmoModule(nn.Module):
         word_characters: Tensor | None = None,
     ) -> None:
         super().__init__()
-        require_count("`num_output_representations`", num_output_representations)
+        require_whole("`num_output_representations`", num_output_representations)
+        require_positive("`num_output_representations`", num_output_representations)
         require_share("`dropout`", dropout)
         self.bilm = bilm if requires_grad is None else bilm.requires_grad_(requires_grad)
         self.dropout = dropout

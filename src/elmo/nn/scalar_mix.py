@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
+from elmo.schema import require_positive, require_whole
 
 LAYER_NORM_EPSILON = 1e-13
 """Added to the variance, as in AllenNLP (bilm-tf has 1e-12)."""
@@ -65,7 +66,7 @@ class ScalarMix(nn.Module):
         trainable: Whether anything is trained, the scores or gamma.
 
     Raises:
-        ElmoError: If there is not one initial score per layer.
+        ElmoError: If there is no layer, or not one initial score per layer.
 
     Source:
         Peters et al. 2018, eq. 1.
@@ -83,6 +84,8 @@ class ScalarMix(nn.Module):
         trainable: bool = True,
     ) -> None:
         super().__init__()
+        require_whole("`num_layers`", num_layers)
+        require_positive("`num_layers`", num_layers)
         if initial_scores is not None and len(initial_scores) != num_layers:
             raise ElmoError(f"{len(initial_scores)} initial scores for {num_layers} layers; give one score per layer")
         self.top_only = top_only
