@@ -406,6 +406,8 @@ def test_a_language_is_given_by_its_code(language: str) -> None:
     ):
         with pytest.raises(ElmoError, match=r"^language .*: is not the code of a language; give one such as en"):
             call()
+    with pytest.raises(ElmoError, match=r"^language: expected a string, found list$"):
+        split_sentences(RAW, ["en"])  # type: ignore[arg-type]
     assert choose_cut(OWN, RAW, language="pt-BR").reading.language == "pt-BR"
 
 

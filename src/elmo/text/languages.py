@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from elmo.errors import ElmoError
+from elmo.schema import require_text
 
 _PAIRS = """
     aar=aa abk=ab afr=af aka=ak alb=sq amh=am ara=ar arg=an arm=hy asm=as ava=av ave=ae aym=ay aze=az bak=ba bam=bm
@@ -30,7 +31,10 @@ _CODE = re.compile(r"(?:[A-Za-z]{2,3}|x)(?:[-_][A-Za-z0-9]+)*")
 
 def require_language_code(language: str | None) -> None:
     """Raise ElmoError for a language that is given by something other than its code, such as a name."""
-    if language is not None and not _CODE.fullmatch(language):
+    if language is None:
+        return
+    require_text("language", language)
+    if not _CODE.fullmatch(language):
         raise ElmoError(f"language {language}: is not the code of a language; give one such as en, deu or pt-BR")
 
 
