@@ -237,6 +237,11 @@ def test_one_device_is_not_taken_for_its_letters(model_folder: Path) -> None:
         ParallelEmbedder(model_folder, "cpu")
 
 
+def test_devices_may_come_one_by_one(model_folder: Path) -> None:
+    with pytest.raises(ElmoError, match="`devices`: the list is empty"):
+        ParallelEmbedder(model_folder, iter([]))
+
+
 def test_a_number_is_no_device() -> None:
     number: Any = 0
     with pytest.raises(ElmoError, match=r"^`device`: '0' is unknown; choose one of auto, cpu"):

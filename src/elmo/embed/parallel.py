@@ -72,6 +72,7 @@ class ParallelEmbedder(SentenceEmbedder):
 
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
         refuse_one_string("devices", devices)
+        devices = list(devices or ())
         if not devices:
             raise ElmoError("`devices`: the list is empty; name at least one device")
         if multiprocessing.current_process().daemon:
