@@ -8,6 +8,7 @@ import sys
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,6 +139,29 @@ def test_senses_need_no_vectors_on_disk(model: Embedder, corpus: Corpus, monkeyp
     faiss = pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     monkeypatch.delattr(faiss, "OnDiskInvertedLists")
     assert any("#2" in name for name in type_vectors(model, corpus, layer=1, min_count=1, senses=2).names)
+
+
+def test_senses_take_their_room_on_the_disk_first(
+    model_folder: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
+) -> None:
+    """So a full disk ends the command before it embeds the text. What a kill leaves is where the next run tidies up."""
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    windows, seen = Embedder.windows, list[Path]()
+
+    def look(*args: Any, **options: Any) -> Any:
+        seen.extend(tmp_path.rglob("uses.bin"))
+        if sys.platform != "win32":  # which doesn't say how much of a file is on the disk
+            assert all(path.stat().st_blocks * 512 >= path.stat().st_size > 8192 for path in seen)
+        return windows(*args, **options)
+
+    monkeypatch.setattr(Embedder, "windows", look)
+    out = tmp_path / "senses.txt"
+    code, _, error = run_main(
+        ["types", str(model_folder), str(corpus.folder), str(out), "--senses", "2", "--min-count", "1"]
+    )
+    assert code == 0, error
+    assert [path.relative_to(tmp_path).parts[0] for path in seen] == [".senses.txt.unfinished"]
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_word_that_is_named_like_a_sense(model: Embedder, tmp_path: Path) -> None:

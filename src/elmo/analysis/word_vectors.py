@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -124,14 +125,14 @@ def type_vectors(
         for token_rows, vectors in _windows(embedder, corpus, types, rows, weights):
             add_to_rows(sums, token_rows, vectors)
         return TypeVectors(names, (sums / counts[:, None]).astype(np.float32), counts.tolist())
-    with TemporaryDirectory(dir=work, prefix=".elmo-types-") as folder:
-        sample = _Sample(counts, embedder.width, Path(folder) / "uses.bin")
+    with (
+        TemporaryDirectory(dir=work, prefix=".elmo-types-") as folder,
+        closing(_Sample(counts, embedder.width, Path(folder) / "uses.bin")) as sample,
+    ):
         for token_rows, vectors in _windows(embedder, corpus, types, rows, weights):
             add_to_rows(sums, token_rows, vectors)
             sample.add(token_rows, vectors)
-        found = _split_into_senses(names, (sums / counts[:, None]).astype(np.float32), counts, sample, senses)
-        sample.close()
-    return found
+        return _split_into_senses(names, (sums / counts[:, None]).astype(np.float32), counts, sample, senses)
 
 
 def _windows(
@@ -154,7 +155,10 @@ def _windows(
 
 
 class _Sample:
-    """About `MAX_CLUSTERED_USES` random uses of each type, kept in a file as float16, (N, D), type by type."""
+    """About `MAX_CLUSTERED_USES` random uses of each type, kept in a file as float16, (N, D), type by type.
+
+    The file is not mapped into memory: where the disk is full, the system kills a process that writes to such memory.
+    """
 
     def __init__(self, counts: NDArray[np.int64], width: int, path: Path) -> None:
         self._random = np.random.default_rng(1)
@@ -162,7 +166,12 @@ class _Sample:
         # A use is taken with a fixed probability, so that the number taken varies; what exceeds the room is dropped.
         self._starts = np.concatenate([[0], np.cumsum(np.minimum(counts, MAX_CLUSTERED_USES))])
         self._filled = self._starts[:-1].copy()
-        self._uses: NDArray[np.float16] = np.memmap(path, np.float16, "w+", shape=(int(self._starts[-1]), width))
+        self._width, self._row_bytes = width, np.dtype(np.float16).itemsize * width
+        # Zeros take the room now, so that a full disk is noticed before the text is embedded.
+        with path.open("wb") as file:
+            for count in np.diff(self._starts).tolist():
+                file.write(bytes(count * self._row_bytes))
+        self._file = path.open("r+b")
 
     def add(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         """Take some of the vectors (N, D), which are uses of the types at `rows` (N,); -1 stands for none."""
@@ -170,16 +179,19 @@ class _Sample:
         units = unit(vectors[taken])
         for row, vector in zip(rows[taken].tolist(), units, strict=True):
             if self._filled[row] < self._starts[row + 1]:
-                self._uses[self._filled[row]] = vector
+                self._file.seek(int(self._filled[row]) * self._row_bytes)
+                self._file.write(vector.astype(np.float16).tobytes())
                 self._filled[row] += 1
 
     def uses(self, row: int) -> Vectors:
         """Return the uses of a type, scaled to length 1."""
-        return unit(self._uses[self._starts[row] : self._filled[row]].astype(np.float32))
+        self._file.seek(int(self._starts[row]) * self._row_bytes)
+        data = self._file.read(int(self._filled[row] - self._starts[row]) * self._row_bytes)
+        return unit(np.frombuffer(data, np.float16).reshape(-1, self._width).astype(np.float32))
 
     def close(self) -> None:
-        """Let go of the file, which Windows could not delete otherwise."""
-        del self._uses
+        """Close the file, which Windows could not delete otherwise."""
+        self._file.close()
 
 
 def _split_into_senses(

@@ -106,6 +106,7 @@ def command(
     from elmo.embed.embedder import load
     from elmo.formats.word_vectors import require_word_vector_target, write_word_vectors
     from elmo.nn.processor import prepare_device
+    from elmo.targets import work_folder_of
     from elmo.text.reading import expand
 
     if senses != 1 and (similarity or analogies):
@@ -124,7 +125,7 @@ def command(
         suffix = str(choice)
     with opened_corpus(source, out, reading) as corpus:
         found = type_vectors(
-            embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=out.absolute().parent
+            embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=work_folder_of(out.absolute())
         )
         num_tokens = corpus.num_tokens
         num_rare = num_left_out(len(found.names), corpus) if senses == 1 else None
