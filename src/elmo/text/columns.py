@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,16 +27,24 @@ class Tagged(NamedTuple):
 def read_paragraphs(path: str | Path, encoding: str = "utf-8") -> Iterator[list[tuple[int, str]]]:
     """Yield the groups of lines between blank lines, each line with its number (from 1).
 
-    In formats that have one token per line, such a group is a sentence.
+    In formats that have one token per line, such a group is a sentence. One ends before `DOCUMENT`, too, since not all
+    files have a blank line there.
     """
     return paragraphs(read_lines(path, encoding))
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
     """Group lines as `read_paragraphs` does, for lines that are already in memory."""
-    for is_text, group in groupby(enumerate(lines, 1), key=lambda item: bool(item[1].strip())):
-        if is_text:
-            yield list(group)
+    group: list[tuple[int, str]] = []
+    for number, line in enumerate(lines, 1):
+        first = next(iter(line.split(None, 1)), "")
+        if group and first in ("", DOCUMENT):
+            yield group
+            group = []
+        if first:
+            group.append((number, line))
+    if group:
+        yield group
 
 
 def split_columns(line: str) -> list[str]:

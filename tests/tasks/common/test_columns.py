@@ -97,6 +97,10 @@ def test_plain_columns_are_split_at_tabs_or_spaces(tmp_path: Path) -> None:
     assert second.with_columns({"chunk": ["O"]}) == "A\tDT\tO\n\n"
     with pytest.raises(ElmoError, match="there is no column upos; columns are form, xpos, chunk"):
         first.column("upos")
+    path = write(tmp_path / "b.txt", "EU NNP B-NP\n-DOCSTART- -X- O\nA DT B-NP\n")
+    first, second = read_columns(path, ("form", "xpos", "chunk"))
+    assert (first.tokens, second.tokens) == (("EU",), ("A",))
+    assert second.with_columns({"chunk": ["O"]}) == "-DOCSTART- -X- O\nA\tDT\tO\n\n"
 
 
 @pytest.mark.parametrize(
