@@ -58,6 +58,11 @@ def test_tokens_between_tabs_may_contain_blanks(tmp_path: Path) -> None:
         ("Espoo\tB-LOC\nNow\tRB\n", r"a\.conll, line 2: 'RB' is not a tag such as O, B-LOC"),
         ("\tO\n", r"a\.conll, line 1: the token is empty"),
         (
+            "Espoo NNP B-NP B-LOC\n\nNow NN I-NP\n",
+            r"a\.conll, line 3: has 3 columns, but the first line with a token has 4; is its tag missing",
+        ),
+        ("Visit VB O\nEspoo\tNNP\tB-LOC\nIn NN\tO\n", r"a\.conll, line 3: has 2 columns, but the first line .* has 3"),
+        (
             '{"text": "In Espoo.", "spans": [[3, 8, "LOC"]]}\n',
             r"a\.conll, line 1: is JSON; expected a token and its tag",
         ),
@@ -74,6 +79,11 @@ def test_says_what_is_wrong_where(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text(text)
     with pytest.raises(ElmoError, match=says):
         read_conll(tmp_path / "a.conll")
+
+
+def test_a_document_begins_a_sentence_without_a_blank_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("In O\nEspoo B-LOC\n-DOCSTART- -X- O\nCity I-LOC\n-DOCSTART-\n\nNow O\n")
+    assert [tokens for tokens, _ in read_conll(tmp_path / "a")] == [("In", "Espoo"), ("City",), ("Now",)]
 
 
 def test_writes_what_it_reads(tmp_path: Path) -> None:

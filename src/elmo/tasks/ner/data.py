@@ -26,8 +26,9 @@ def read_conll(path: str | Path, token_column: int = 0) -> list[Tagged]:
             tag.
 
     Raises:
-        ElmoError: If a line has too few columns or an unknown tag, if there is no sentence, or if all tokens are
-            numbers, which means that `token_column` is wrong.
+        ElmoError: If a line has too few columns, other columns than the first line (unless `token_column` is negative),
+            or an unknown tag; if there is no sentence; or if all tokens are numbers, which means that `token_column` is
+            wrong.
     """
     sentences = list(_read(path, token_column))
     if not sentences:
@@ -43,6 +44,7 @@ def read_conll(path: str | Path, token_column: int = 0) -> list[Tagged]:
 
 
 def _read(path: str | Path, token_column: int) -> Iterator[Tagged]:
+    width = 0  # of the first line with a token
     for lines in read_paragraphs(path):
         number, first = lines[0]
         if _JSON_LINE.fullmatch(first):
@@ -55,6 +57,15 @@ def _read(path: str | Path, token_column: int) -> Iterator[Tagged]:
         words = [(number, columns) for number, columns in rows if DOCUMENT not in columns]
         if words:
             pairs = [_parse(columns, token_column, f"{path}, line {number}") for number, columns in words]
+            # Without its tag, a line would end in another column, such as that of chunks, whose tags look the same. If
+            # the column of the token is counted from the end, some lines may have more columns before it.
+            width = width or len(words[0][1])
+            for number, columns in words if token_column >= 0 else ():
+                if len(columns) != width:
+                    raise ElmoError(
+                        f"{path}, line {number}: has {counted(len(columns), 'column')}, but the first line with a "
+                        f"token has {width}; is its tag missing, or is it separated by other marks (tabs, or spaces)?"
+                    )
             tokens, tags = zip(*pairs, strict=True)
             yield Tagged(tokens, tags)
 
