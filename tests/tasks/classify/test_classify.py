@@ -323,7 +323,7 @@ def test_what_looks_like_a_mistake_in_the_labels_is_noted() -> None:
 
 def test_texts_that_teach_nothing_are_noted() -> None:
     same = [replace(text, labels=("a",)) for text in make_texts(3)]
-    assert TASK.note_on_gold(same, make_recipe()) == "has no two texts with different labels; each has a"
+    assert TASK.note_on_gold(same, make_recipe()) == "has no two texts with different labels; each has the label 'a'"
     unlabelled = [replace(text, labels=()) for text in same]
     assert TASK.note_on_gold(unlabelled, make_recipe()) == "has no two texts with different labels; each has none"
     assert TASK.note_on_gold([*same, unlabelled[0]], make_recipe()) is None

@@ -155,6 +155,8 @@ def _labels_of(values: dict[str, object]) -> list[str]:
     labels = values["labels"] if "labels" in values else [values["label"]] if "label" in values else None
     if labels is None:
         raise ElmoError("key 'label' is missing; expected label, or labels with a list")
+    if "label" in values and "labels" in values:
+        raise ElmoError("has both keys, label and labels; remove one")
     if not is_list_of(labels, str) and not is_list_of(labels, int):
         raise ElmoError('expected {"label": a text or a whole number} or {"labels": [texts or whole numbers]}')
     return [without_surrogates(str(label)) for label in labels]
@@ -169,8 +171,9 @@ def _checked_labels(labels: Sequence[str], several: bool) -> tuple[str, ...]:
         if any(mark in label for mark in f"{SEPARATOR}\t\n"):
             raise ElmoError(f"label {label!r}: holds a tab, a line end or {SEPARATOR!r}, which separates labels")
     if not several and len(found) != 1:
+        names = f" ({', '.join(found)})" if found else ""
         raise ElmoError(
-            f"the text has {len(found)} labels ({', '.join(found)}); if texts may have any number of labels, set the "
+            f"the text has {len(found)} labels{names}; if texts may have any number of labels, set the "
             "recipe's key labels to several (labels=several)"
         )
     return tuple(found)

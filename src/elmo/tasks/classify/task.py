@@ -73,7 +73,7 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
         if len({example.labels for example in examples}) > 1:
             return None
         labels = SEPARATOR.join(examples[0].labels)
-        return f"has no two texts with different labels; each has {labels or 'none'}"
+        return f"has no two texts with different labels; each has {f'the label {labels!r}' if labels else 'none'}"
 
     def note_on_train(self, train: Sequence[TextExample]) -> str | None:
         """Return a note on texts that nearly all have labels of their own, or on a label that only one text has."""
