@@ -391,7 +391,7 @@ def test_runs_are_made_and_made_once(
     page = results.write_page(records)
     assert len(rows(page)) == 2
     assert "\n## Data\n\n- `wnut17`: its own" in page
-    assert "`snli`" not in page
+    assert "`sst2`" not in page
     monkeypatch.setattr(sys, "argv", [*small_training, "--set", "training.max_epochs=2"])
     with pytest.raises(SystemExit, match=r"none\.json: was made by another command; remove it"):
         paper_tasks.main()

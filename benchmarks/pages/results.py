@@ -171,13 +171,13 @@ def _summary(gains: Sequence[Gain]) -> str:
         f"{_range([gain.share for gain in gained if gain.run.task == task])} in {NAMES[task]}"
         for task in dict.fromkeys(gain.run.task for gain in gained)
     ]
-    none = f" It removed none in {', '.join(f'`{data}`' for data in sorted(failed))}." if failed else ""
+    none = f" It removed none in {' and '.join(f'`{data}`' for data in sorted(failed))}." if failed else ""
     sets_gained, sets = ({(_training_set(gain.run), gain.run.share) for gain in each} for each in (gained, gains))
     whole_gained, num_whole = (sum(share == 1 for _, share in each) for each in (sets_gained, sets))
     parts = f" ({len(sets_gained)} of {len(sets)}, if parts of a set count as sets)" if len(sets) > num_whole else ""
     return textwrap.fill(
-        f"With the same limit of epochs, test scores were higher with ELMo for {whole_gained} of {num_whole} "
-        f"training sets{parts}{seeds}. There it removed {_range([gain.share for gain in gained])} of the "
+        f"With the same limit of epochs or minutes, test scores were higher with ELMo for {whole_gained} of "
+        f"{num_whole} training sets{parts}{seeds}. There it removed {_range([gain.share for gain in gained])} of the "
         f"baseline's errors ({', '.join(by_task)}).{none} All seeds of a row share one biLM, so chance in its "
         "pretraining is not counted. Some baselines still improved when their training ended, so longer training "
         "would lower these gains ([below](#all-results)).",
