@@ -303,7 +303,8 @@ def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
     # `elmo pretrain` has no option for the layout, which is that of its corpus.
     has_layout = "text" in click.get_current_context().params
     in_order = [sample.path, *(path for path in paths if path != sample.path)]
-    path, note = (has_layout and strange_file(in_order, text, encoding)) or (sample.path, None)
+    found = strange_file(in_order, text, encoding) if has_layout else None
+    path, note = found or (sample.path, None)
     if note is None and looks_tokenized(sample.text) is False and not is_given("tokenizer"):
         note = (
             "this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for English, words for other "

@@ -106,7 +106,7 @@ def choose_cut(
     require_language_code(language)
     known = own or TextConfig()
     is_tokenized = None if sample is None else looks_tokenized(sample)
-    if text in WITH_WORDS:  # whatever it looks like
+    if text in WITH_WORDS:  # whatever the text looks like
         refuse_tokenizer(tokenizer)
         is_tokenized = True
     is_raw = is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or ""))

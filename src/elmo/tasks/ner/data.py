@@ -60,8 +60,8 @@ def _read(path: str | Path, token_column: int) -> Iterator[Tagged]:
             # Without its tag, a line would end in another column, such as that of chunks, whose tags look the same. If
             # the column of the token is counted from the end, some lines may have more columns before it.
             width = width or len(words[0][1])
-            for number, columns in words if token_column >= 0 else ():
-                if len(columns) != width:
+            for number, columns in words:
+                if len(columns) != width and token_column >= 0:
                     raise ElmoError(
                         f"{path}, line {number}: has {counted(len(columns), 'column')}, but the first line with a "
                         f"token has {width}; is its tag missing, or is it separated by other marks (tabs, or spaces)?"
