@@ -277,10 +277,10 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
     """Read a table that says something about each file of a text.
 
     Args:
-        path: A table with tabs between columns or, if its name ends in `.csv`, commas or semicolons, whichever its
-            first line has more of. That line names the columns, of which `file` names the file of the text that the row
-            is about: as it was given, or without some or all of its folders, and with or without its ending. If several
-            rows name a file, the longest name counts.
+        path: A table with tabs between columns or, if its name ends in `.csv`, commas or semicolons: the mark
+            that its first line has more of. That line names the columns, of which `file` names the file of the text
+            that the row is about: as it was given, or without some or all of its folders, and with or without its
+            ending. If several rows name a file, the longest name counts.
         files: The names of the files.
 
     Returns:

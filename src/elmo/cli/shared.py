@@ -302,8 +302,7 @@ def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
         return
     # `elmo pretrain` has no option for the layout, which is that of its corpus.
     has_layout = "text" in click.get_current_context().params
-    in_order = [sample.path, *(path for path in paths if path != sample.path)]
-    found = strange_file(in_order, text, encoding) if has_layout else None
+    found = strange_file(sample, paths, text, encoding) if has_layout else None
     path, note = found or (sample.path, None)
     if note is None and looks_tokenized(sample.text) is False and not is_given("tokenizer"):
         note = (

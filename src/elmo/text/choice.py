@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -256,10 +256,11 @@ def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> Sample | None:
     return found
 
 
-def strange_file(paths: Iterable[str], layout: str, encoding: str) -> tuple[str, str] | None:
-    """Return the first of some files that does not look like what the text is read as, and the note on its layout.
+def strange_file(sample: Sample, paths: Sequence[str], layout: str, encoding: str) -> tuple[str, str] | None:
+    """Return the first file that does not look like what the text is read as, and the note on its layout.
 
     Args:
+        sample: What `sample_of` returned, which is looked at first.
         paths: The files, of which the first `SAMPLE_FILES` are looked at.
         layout: How the text is read.
         encoding: The encoding of the files.
@@ -267,8 +268,8 @@ def strange_file(paths: Iterable[str], layout: str, encoding: str) -> tuple[str,
     Raises:
         ElmoError: If a file can't be read.
     """
-    for path in islice(paths, SAMPLE_FILES):
-        text = _beginning(path, encoding)
+    for path in (sample.path, *(path for path in paths[:SAMPLE_FILES] if path != sample.path)):
+        text = sample.text if path == sample.path else _beginning(path, encoding)
         if text is not None and (note := note_on_layout(text, layout)) is not None:
             return path, note
     return None
@@ -347,13 +348,11 @@ def choose_for_files(
     )
     note, where = None, paths[0] if sample is None else sample.path
     if sample is not None:
-        note = note_on_layout(sample.text, choice.reading.text)
-        if note is None and not choice.notes:
-            others = [] if ids else (path for path in paths if path != sample.path)
-            if (found := strange_file(others, choice.reading.text, encoding)) is not None:
-                where, note = found
-            else:
-                note = unknown_note(own, vocabulary_file, sample, choice.reading)
+        others = [] if ids or choice.notes else paths  # only the sample has been read without its ids
+        if (found := strange_file(sample, others, choice.reading.text, encoding)) is not None:
+            where, note = found
+        elif not choice.notes:
+            note = unknown_note(own, vocabulary_file, sample, choice.reading)
     elif tokenizer is None and choice.reading.text not in WITH_WORDS:
         note = note_on_pipes(own, paths)
     if note is not None:
