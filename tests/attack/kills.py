@@ -43,6 +43,10 @@ JOBS = (
     Job("run", ("pretrain", "ready", *PRETRAIN[2:])),
     Job("run", TRAIN),
     Job("model", ("warm", "model", "text.txt", "--device", "cpu")),
+    Job("types.txt", ("types", "model", "text.txt", "types.txt", "--device", "cpu", "--min-count", "1"), refuses=True),
+    Job(
+        "static.txt", ("static", "ready", "static.txt", "--dim", "8", "--epochs", "1", "--min-count", "1"), refuses=True
+    ),
     Job("tuned", ("finetune", "model", "tuned", "text.txt", "--device", "cpu", "--epochs", "2")),
 )
 
