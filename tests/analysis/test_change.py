@@ -248,6 +248,17 @@ def test_a_column_goes_before_a_date_unless_one_is_named() -> None:
     assert find_periods(table, "file").names == ("a", "b")
 
 
+def test_a_file_without_text_makes_no_period() -> None:
+    """It would be the first or the last one, between which words are ranked, and no word occurs in it."""
+    places = np.array([[1, 1], [1, 2], [2, 1]], np.int32)
+    table = Origins([*"abcd"], places, ["year"], [["1700"], ["1843"], ["1901"], ["2000"]])
+    found = find_periods(table, "year")
+    assert (found.names, found.of_sentence.tolist(), found.pair()) == (("1843", "1901"), [0, 0, 1], (0, 1))
+    assert find_periods(table, "file").names == ("b", "c")
+    with pytest.raises(ElmoError, match=r"two periods or more are needed, and the .* only 1843"):
+        find_periods(Origins([*"abcd"], places[:2], table.columns, [["1700"], ["1843"], ["1901"], ["2000"]]), "year")
+
+
 def test_dates_are_for_periods_that_need_them() -> None:
     with pytest.raises(ElmoError, match="`dates`: has no effect on periods by author, only on those by year, decade"):
         find_periods(origins("1843", "1901"), "author", "date")

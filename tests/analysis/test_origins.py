@@ -124,6 +124,16 @@ def test_a_missing_value_is_told_with_up_to_five_that_there_are(years: list[str]
         origins.where({"year": "9"})
 
 
+def test_a_file_without_text_gives_no_value() -> None:
+    """No sentence has the value, so that nothing could be found by it."""
+    origins = Origins(["a", "b", "c"], np.array([[1, 1], [2, 1]], np.int32), ["year"], [["1700"], ["1901"], ["1843"]])
+    values, numbers = origins.values("year")
+    assert (values, numbers.tolist(), numbers.dtype) == (["1843", "1901"], [1, 0], np.int32)
+    assert origins.values("file")[0] == ["b", "c"]
+    with pytest.raises(ElmoError, match=r"no year '1700'; it has 1843, 1901$"):
+        origins.where({"year": "1700"})
+
+
 def test_wanted_values_are_read() -> None:
     assert parse_wanted(["year=1800..1849", "title=a=b"]) == {"year": "1800..1849", "title": "a=b"}
     for options, says in ((["year"], "expected a column and a value"), (["a=1", "a=2"], "'a' is named twice")):

@@ -179,8 +179,8 @@ class Origins:
         """Return the value of each sentence in a column of the metadata, or its file in the column "file".
 
         Returns:
-            The distinct values, sorted, and for each sentence the number of its value among them, (num_sentences,).
-            Sentences without a value have "".
+            The distinct values that sentences have, sorted, and for each sentence the number of its value among them,
+            (num_sentences,). Sentences without a value have "".
 
         Raises:
             ElmoError: If there is no such column.
@@ -192,7 +192,10 @@ class Origins:
             number = self.columns.index(column)
             of_files = [row[number] if row else "" for row in self._rows]
         distinct, numbers = np.unique(np.array(of_files, dtype=object), return_inverse=True)
-        return distinct.tolist(), numbers.astype(np.int32)[self._places[:, 0]]
+        of_sentence = numbers[self._places[:, 0]]
+        # A file without any text, such as an empty one, may be the only one that has its value.
+        is_used = np.bincount(of_sentence, minlength=len(distinct)) > 0
+        return distinct[is_used].tolist(), (np.cumsum(is_used, dtype=np.int32) - 1)[of_sentence]
 
     def where(self, wanted: Mapping[str, str]) -> NDArray[np.bool_]:
         """Select the sentences with the wanted value in each column.
