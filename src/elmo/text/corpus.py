@@ -90,6 +90,7 @@ class Corpus:
         starts: The start of each sentence in `tokens` and the end of the last, (num_sentences + 1,) int64: sentence s
             is `tokens[starts[s]:starts[s + 1]]`.
         digests: The SHA-256 of each file, by its name.
+        then: What the user should do about a damaged file; the end of error messages.
 
     Example:
         ```python
@@ -113,6 +114,7 @@ class Corpus:
     tokens: NDArray[np.int32] = field(repr=False)
     starts: NDArray[np.int64] = field(repr=False)
     digests: Mapping[str, str] = field(repr=False)
+    then: str = field(default=_AGAIN, repr=False)
 
     @property
     def oov_rate(self) -> float:
@@ -149,15 +151,20 @@ class Corpus:
         return replace(cut, tokenizer=known.tokenizer, text=known.text, language=cut.language or known.language)
 
     @classmethod
-    def open(cls, folder: str | Path) -> Corpus:
+    def open(cls, folder: str | Path, then: str | None = None) -> Corpus:
         """Open a corpus folder without reading its contents, which `verify` checks.
+
+        Args:
+            folder: The corpus folder.
+            then: What the user should do if a file is damaged or missing, in place of preparing the corpus again.
 
         Raises:
             ElmoError: If `folder` is not a corpus folder, a file is missing or has the wrong size, or the description
                 is damaged.
         """
         folder = Path(folder)
-        description = read_description(folder)
+        description = read_description(folder, then)
+        then = then or _AGAIN
         try:
             counts = description["counts"]
             # `isinstance` would let true and false pass.
@@ -166,9 +173,9 @@ class Corpus:
             for name, facts in description["files"].items():
                 # A copy that was cut off is noticed by its size, which needs no reading. `verify` reads the contents.
                 if not (folder / name).is_file():
-                    raise ElmoError(f"{folder / name}: is missing; {_AGAIN}")
+                    raise ElmoError(f"{folder / name}: is missing; {then}")
                 if (found := (folder / name).stat().st_size) != facts["bytes"]:
-                    raise ElmoError(f"{folder / name}: has {found} bytes instead of {facts['bytes']}; {_AGAIN}")
+                    raise ElmoError(f"{folder / name}: has {found} bytes instead of {facts['bytes']}; {then}")
             where = f"{folder / DESCRIPTION}: settings"
             settings = from_mapping(PreparationConfig, description["settings"], where, ignore_unknown=True)
             corpus = cls(
@@ -182,19 +189,20 @@ class Corpus:
                 checksum=description["checksum"],
                 settings=settings,
                 source=_checked_source(description.get("source", {})),
-                characters=open_matrix(folder / CHARACTERS, "<i2", _AGAIN),
+                characters=open_matrix(folder / CHARACTERS, "<i2", then),
                 tokens=np.memmap(folder / TOKENS, TOKEN_DTYPE, "r"),
                 starts=np.memmap(folder / SENTENCES, START_DTYPE, "r"),
                 digests={name: facts["sha256"] for name, facts in description["files"].items() if "sha256" in facts},
+                then=then,
             )
         except ElmoError:
             raise
         except KeyError as error:
-            raise ElmoError(f"{folder / DESCRIPTION}: key {error} is missing; {_AGAIN}") from None
+            raise ElmoError(f"{folder / DESCRIPTION}: key {error} is missing; {then}") from None
         except (AttributeError, TypeError) as error:
-            raise ElmoError(f"{folder / DESCRIPTION}: is damaged ({error}); {_AGAIN}") from None
+            raise ElmoError(f"{folder / DESCRIPTION}: is damaged ({error}); {then}") from None
         except ValueError as error:  # NumPy cannot map an empty file
-            raise ElmoError(f"{folder}: is damaged ({error}); {_AGAIN}") from None
+            raise ElmoError(f"{folder}: is damaged ({error}); {then}") from None
         corpus._check_counts()
         return corpus
 
@@ -210,12 +218,12 @@ class Corpus:
         for name, digest in self.digests.items():
             if digest_of(self.folder / name) != digest:
                 raise ElmoError(
-                    f"{self.folder / name}: is damaged (its checksum is not the one in {DESCRIPTION}); {_AGAIN}"
+                    f"{self.folder / name}: is damaged (its checksum is not the one in {DESCRIPTION}); {self.then}"
                 )
 
         starts = self.starts
         if starts[0] != 0 or starts[-1] != self.num_tokens or (starts[1:] <= starts[:-1]).any():
-            raise ElmoError(f"{self.folder / SENTENCES}: is damaged (sentences don't follow one another); {_AGAIN}")
+            raise ElmoError(f"{self.folder / SENTENCES}: is damaged (sentences don't follow one another); {self.then}")
         # A part at a time: a corpus may be larger than the memory.
         for name, ids, most in (
             (TOKENS, self.tokens, self.num_types - 1),
@@ -224,7 +232,8 @@ class Corpus:
             for start in range(0, len(ids), CHUNK_TOKENS):
                 part = ids[start : start + CHUNK_TOKENS]
                 if part.min() < 0 or part.max() > most:
-                    raise ElmoError(f"{self.folder / name}: is damaged (an id is not between 0 and {most}); {_AGAIN}")
+                    wrong = f"an id is not between 0 and {most}"
+                    raise ElmoError(f"{self.folder / name}: is damaged ({wrong}); {self.then}")
 
     def _check_counts(self) -> None:
         """Raise ElmoError if the counts of the description contradict the files."""
@@ -237,10 +246,10 @@ class Corpus:
         for name, (said, found) in facts.items():
             if said != found:
                 raise ElmoError(
-                    f"{self.folder / DESCRIPTION}: says {name} {said}, but the files hold {found}; {_AGAIN}"
+                    f"{self.folder / DESCRIPTION}: says {name} {said}, but the files hold {found}; {self.then}"
                 )
         if not 3 < self.vocabulary_size <= self.num_types or not 0 <= self.num_oov_tokens <= self.num_tokens:
-            raise ElmoError(f"{self.folder / DESCRIPTION}: vocabulary_size or num_oov_tokens is wrong; {_AGAIN}")
+            raise ElmoError(f"{self.folder / DESCRIPTION}: vocabulary_size or num_oov_tokens is wrong; {self.then}")
 
     def vocabulary(self) -> Vocabulary:
         """Read the words that are predicted, which are the first `vocabulary_size` types."""
@@ -257,9 +266,9 @@ class Corpus:
             with path.open(encoding="utf-8", newline="\n") as file:
                 words = [line[:-1] for line in islice(file, num_words)]
         except UnicodeDecodeError:
-            raise ElmoError(f"{path}: is damaged (not UTF-8 text); {_AGAIN}") from None
+            raise ElmoError(f"{path}: is damaged (not UTF-8 text); {self.then}") from None
         if len(words) < num_words:
-            raise ElmoError(f"{path}: is damaged ({len(words)} words instead of {num_words}); {_AGAIN}")
+            raise ElmoError(f"{path}: is damaged ({len(words)} words instead of {num_words}); {self.then}")
         return words
 
     def count_types(self) -> NDArray[np.int64]:
@@ -323,19 +332,22 @@ def _checksum(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def read_description(folder: Path) -> dict[str, Any]:
-    """Read and check `corpus.json`.
+def read_description(folder: Path, then: str | None = None) -> dict[str, Any]:
+    """Read and check `corpus.json`. `then` is that of `Corpus.open`.
 
     Raises:
         ElmoError: If the file is missing, is damaged or has another format.
     """
     path = folder / DESCRIPTION
     if folder.is_file():
-        raise ElmoError(f"{folder}: is a file, not a corpus folder; make one of it with 'elmo prepare corpus {folder}'")
+        make = f"make one of it with 'elmo prepare corpus {folder}'"
+        raise ElmoError(f"{folder}: is a file, not a corpus folder; {then or make}")
     if not folder.is_dir():
-        raise ElmoError(f"{folder}: no such corpus folder; make one with 'elmo prepare {folder} TEXT'")
+        make = f"make one with 'elmo prepare {folder} TEXT'"
+        raise ElmoError(f"{folder}: no such corpus folder; {then or make}")
     if not path.is_file():
-        raise ElmoError(f"{folder}: is not a corpus folder (it has no {DESCRIPTION}); make one with 'elmo prepare'")
+        make = "make one with 'elmo prepare'"
+        raise ElmoError(f"{folder}: is not a corpus folder (it has no {DESCRIPTION}); {then or make}")
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
         found = repr(description["format"])
@@ -343,9 +355,9 @@ def read_description(folder: Path) -> dict[str, Any]:
         found = "something else"
     else:
         if found == repr(FORMAT):
-            _check_description(path, description)
+            _check_description(path, description, then or _AGAIN)
             return description
-    raise ElmoError(f"{path}: expected a description of format {FORMAT!r}, found {found}; {_AGAIN}")
+    raise ElmoError(f"{path}: expected a description of format {FORMAT!r}, found {found}; {then or _AGAIN}")
 
 
 def _checked_source(source: object) -> dict[str, Any]:
@@ -360,7 +372,7 @@ def _checked_source(source: object) -> dict[str, Any]:
     return found
 
 
-def _check_description(path: Path, description: dict[str, Any]) -> None:
+def _check_description(path: Path, description: dict[str, Any], then: str) -> None:
     """Compare a description with the checksums that it contains."""
     try:
         files, size = description["files"], description["counts"]["vocabulary_size"]
@@ -369,7 +381,7 @@ def _check_description(path: Path, description: dict[str, Any]) -> None:
         wrong = False  # `Corpus.open` reports a key that is missing or has the wrong type
     own = description_checksum(description)  # corpora from older versions do not store it
     if wrong or description.get(DESCRIPTION_CHECKSUM, own) != own:
-        raise ElmoError(f"{path}: is damaged (its checksum does not match its contents); {_AGAIN}")
+        raise ElmoError(f"{path}: is damaged (its checksum does not match its contents); {then}")
 
 
 def require_corpus(corpus: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,28 @@ def test_an_incomplete_index_is_refused(
         path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ElmoError, match=says):
         ContextIndex(tagged_folder, model)
+
+
+@pytest.mark.parametrize("name", ["corpus.json", "types.txt", "tokens.bin", "sentences.bin", "characters.npy"])
+@pytest.mark.parametrize("damage", ["missing", "cut off", "changed"])
+def test_what_to_do_about_a_damaged_text_is_about_the_index(
+    model: Embedder, index_folder: Path, name: str, damage: str
+) -> None:
+    """The text is a corpus folder, which nobody has to prepare again: its vectors would be of another text."""
+    path = index_folder / "text" / name
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(data[:-4] if damage == "cut off" else data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(ElmoError, match=r"; get the index again, or rebuild it$") as caught:
+        ContextIndex(index_folder, model)
+    assert "prepare" not in str(caught.value)
+
+
+def test_what_to_do_without_any_text_is_about_the_index(model: Embedder, index_folder: Path) -> None:
+    shutil.rmtree(index_folder / "text")
+    with pytest.raises(ElmoError, match=r"text: no such .*; get the index again, or rebuild it$"):
+        ContextIndex(index_folder, model)
 
 
 @pytest.mark.parametrize(

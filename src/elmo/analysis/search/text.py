@@ -30,7 +30,7 @@ class IndexedText:
     """The sentences of an index, by number. Tokens are numbered from 0 through the whole text."""
 
     def __init__(self, folder: Path, tag_names: Sequence[str]) -> None:
-        self.corpus = Corpus.open(folder / CORPUS)
+        self.corpus = Corpus.open(folder / CORPUS, AGAIN)
         self.corpus.verify()
         self.tag_names = tuple(tag_names)
         self._tags: NDArray[np.uint16] | None = None
