@@ -110,6 +110,22 @@ def test_the_same_command_again_finds_all_done(
     assert [path.name for path in tmp_path.glob(".*")] == []
 
 
+@pytest.mark.parametrize(
+    "name", ["words.npy", "trained.faiss", "vectors-000000.faiss", "text/corpus.json", "text/tokens.bin", "places.bin"]
+)
+def test_an_incomplete_index_is_not_taken_for_a_complete_one(
+    name: str, model: Embedder, text: str, tmp_path: Path
+) -> None:
+    """A copy that was not finished leaves such an index. Whoever opens it is told to rebuild it."""
+    folder = build_index(model, [text], tmp_path / "index").folder
+    (folder / name).unlink()
+    with pytest.raises(ElmoError, match=r"; get the index again, or rebuild it \(`overwrite=True`\)$"):
+        build_index(model, [text], folder)
+    assert build_index(model, [text], folder, overwrite=True).num_kept_tokens == 0
+    assert build_index(model, [text], folder).was_there
+    assert ContextIndex(folder, model).find_neighbors("play").uses
+
+
 @pytest.mark.parametrize("number", range(2, 6))
 def test_a_kill_while_all_is_put_together_loses_nothing(
     number: int, model: Embedder, text: str, tmp_path: Path, monkeypatch

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import TYPES_AT_ONCE
-from elmo.analysis.origins import Origins
+from elmo.analysis.origins import AGAIN, Origins
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.folder import (
     DESCRIPTION,
@@ -34,6 +34,7 @@ from elmo.analysis.search.folder import (
     is_index,
     part_name,
 )
+from elmo.analysis.search.index import ContextIndex
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
 from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.analysis.vectors import unit
@@ -123,8 +124,8 @@ def build_index(
         What was built: its sizes, and how much of it an earlier call had done.
 
     Raises:
-        ElmoError: If the folder exists and is not the result of the same call, unless `overwrite`; if unfinished work
-            is of another call; or if the text is too short for `kind`.
+        ElmoError: If the folder exists and is not the result of the same call, or is damaged, unless `overwrite`; if
+            unfinished work is of another call; or if the text is too short for `kind`.
 
     Example:
         ```python
@@ -168,7 +169,12 @@ def build_index(
         if is_kept:
             if not _is_of(folder, job | {"tags": [*indexed.tag_names]}) or not _has_same_tags(folder, work / NEW):
                 raise ElmoError(f"{folder}: exists already; remove it, or pass `overwrite=True`")
-            _renew_origins(folder, indexed, keeps_metadata=metadata is None)
+            try:
+                _renew_origins(folder, indexed, keeps_metadata=metadata is None)
+                ContextIndex(folder, embedder)  # which refuses one that is not whole, such as an unfinished copy
+            except ElmoError as error:
+                option = " (`overwrite=True`)" if str(error).endswith(AGAIN) else ""
+                raise ElmoError(f"{error}{option}") from None
             done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
             del indexed, corpus  # NFS and Windows remove no folder whose files are still mapped
             shutil.rmtree(work / NEW)
