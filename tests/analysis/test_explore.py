@@ -287,13 +287,15 @@ def test_bad_input_is_a_sentence_on_the_page(server: str) -> None:
         ("text=a+play&word=1&top=1000", "`top`: 1000 is more than the 100 that the page shows"),
         ("text=a+play&word=1&groups=9", "`groups`: 9 is not between 1 and 6"),
         ("text=a+play&word=1&tag=X", "the index has no tag 'X'"),
-        ("text=nowhere&word=0", "the index has no use of 'nowhere'"),
+        ("text=nowhere&word=0", "the index has no use of 'nowhere'; mark 'uses of any word' to see what is near it"),
+        ("text=PLAY&word=0", "the index has no use of 'PLAY' (there is 'play': write it this way); mark 'uses of any"),
         ("text=" + "a+" * 3000, "the text has 6,000 characters; the page takes 1,000"),
         ("text=" + "a%0A" * 31, "the text has 31 lines; the page takes 30"),
     ):
         code, page = get(f"{server}/?{query}")
         assert code == 400
         assert f'role="alert">{says}' in page
+    assert get(f"{server}/?text=PLAY&word=0&any=1")[0] == 200
 
 
 def test_typed_text_is_escaped(server: str) -> None:

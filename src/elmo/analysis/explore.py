@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from elmo.analysis.clusters import cluster
-from elmo.analysis.neighbors import Neighbors, Use
+from elmo.analysis.neighbors import Neighbors, Use, hint
 from elmo.analysis.search import ContextIndex
 from elmo.analysis.vectors import Vectors, project, unit
 from elmo.embed.embedder import Embedder
@@ -102,6 +102,10 @@ def look(
     if index is None:
         places = [(other, place) for other in sentences for place in range(len(other))]
     else:
+        if not settings.any_word and word not in index.text.types:
+            # `find_neighbors` would advise to ignore case, which the page can't.
+            form = hint([word], index.text.types, False, can_ignore_case=False)
+            raise ElmoError(f"the index has no use of {word!r}{form}; mark 'uses of any word' to see what is near it")
         occurrence = tokens[: position + 1].count(word)
         neighbors = index.find_neighbors(
             word,
