@@ -143,6 +143,19 @@ def test_without_an_index_all_words_of_a_long_text_are_compared(model: Embedder)
     assert ("the", "last", "king") in {use.tokens for use in view.layers[0].uses}
 
 
+@pytest.mark.parametrize("text", ["play", "play\nplay"])
+def test_without_an_index_a_word_alone_is_compared_with_nothing(model: Embedder, text: str) -> None:
+    """Equal sentences count once, as everywhere. The page says so instead of staying as it was."""
+    from starlette.testclient import TestClient
+
+    from elmo.analysis.explore_page import Page
+
+    client = TestClient(Page(model, "model", str.split, None).app("testserver"))
+    says = "no other word that “play” could be compared with"
+    assert says in client.get("/", params={"text": text, "word": 0}).text
+    assert says not in client.get("/", params={"text": f"{text}\nA play", "word": 0}).text
+
+
 def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
     """A word is compared with the other lines of the text, so each link must contain them."""
     from starlette.testclient import TestClient
