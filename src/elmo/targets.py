@@ -68,6 +68,14 @@ def is_there(path: str | Path) -> bool:
     return True
 
 
+def with_home(path: str | Path) -> str:
+    """Return a path that is read, with the home folder in place of `~`, unless there is something of that very name.
+
+    Shells leave `~` as it is in quotation marks and in `--index=~/wiki.index`, and Python has no shell.
+    """
+    return str(path) if is_there(path) else os.path.expanduser(path)  # noqa: PTH111 - without an error if there is none
+
+
 def require_parent(path: Path) -> None:
     """Refuse a path whose folder does not exist, one that has no name, such as `/`, and `-`, which means a stream.
 

@@ -136,6 +136,15 @@ def test_a_pickle_is_the_same_index(index: Path) -> None:
     assert there.word("gay").periods == here.word("gay").periods
 
 
+def test_an_index_may_be_named_by_way_of_the_home_folder(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(index.parent))
+    monkeypatch.setenv("USERPROFILE", str(index.parent))
+    there = ChangeIndex(Path("~", index.name), "year")
+    monkeypatch.setenv("HOME", str(index))
+    monkeypatch.setenv("USERPROFILE", str(index))
+    assert pickle.loads(pickle.dumps(there)).periods.names == ("1843", "1849", "1901")
+
+
 def test_a_change_is_shown_in_one_line(index: Path) -> None:
     found = ChangeIndex(index, "decade").word("gay")
     assert repr(found) == f"WordChange('gay', {sum(period.num_uses for period in found.periods)} uses in 2 periods)"

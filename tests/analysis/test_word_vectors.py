@@ -345,6 +345,19 @@ def test_the_command(
     assert {path.name for path in tmp_path.iterdir()} == made
 
 
+def test_the_command_finds_a_corpus_under_the_home_folder(
+    model_folder: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
+) -> None:
+    monkeypatch.setenv("HOME", str(corpus.folder.parent))
+    monkeypatch.setenv("USERPROFILE", str(corpus.folder.parent))
+    name = f"~/{corpus.folder.name}"
+    code, out, error = run_main(["types", str(model_folder), name, str(tmp_path / "a.txt")])
+    assert (code, error) == (0, "")
+    assert f"from {corpus.num_tokens} tokens" in out
+    code, _, error = run_main(["types", str(model_folder), name, str(tmp_path / "b.txt"), "--lowercase"])
+    assert (code, error) == (2, f"elmo: {name}: is a corpus, whose text is already tokenized; leave out --lowercase\n")
+
+
 @pytest.mark.parametrize("name", ["words.txt", "words.kv"])
 def test_a_file_that_was_made_meanwhile_is_kept(name: str, tmp_path: Path) -> None:
     """The vectors may have taken hours, so they are not lost either."""

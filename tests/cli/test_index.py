@@ -118,3 +118,24 @@ def test_tagged_text_has_the_case_of_the_training_text(elmo: Run, tmp_path: Path
     code, out, _ = elmo("lower", "tagged.txt", "tagged.index", "--tagged", "columns", "--json")
     assert (code, json.loads(out)["reading"]["lowercase"]) == (0, True)
     assert Corpus.open(tmp_path / "tagged.index" / "text").types()[3:] == ["play", "they"]
+
+
+def test_indexes_and_tables_under_the_home_folder(
+    elmo: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
+) -> None:
+    """The shell leaves ~ as it is in --metadata=~/table.tsv. Models and texts are found there."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "table.tsv").write_text("file\tyear\ntext\t1843\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    assert elmo("model", "text.txt", "home/text.index", "--metadata=~/table.tsv")[0] == 0
+    code, out, _ = run_main(["info", "~/text.index"])
+    assert (code, "metadata year" in out) == (0, True)
+    code, out, _ = run_main(["neighbors", "model", "~/text.index", "--word", "play", "--where", "year=1843"])
+    assert (code, "(text.txt, line 1, year=1843)" in out) == (0, True)
+    code, _, err = run_main(["change", "~/text.index", "--by", "year"])
+    assert (code, err) == (
+        2,
+        "elmo: year: two periods or more are needed, and the metadata of the text has only 1843\n",
+    )

@@ -31,6 +31,12 @@ def test_a_prepared_corpus_can_be_opened(folder):
     assert len(corpus.checksum) == 64
 
 
+def test_a_corpus_may_be_named_by_way_of_the_home_folder(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.parent))
+    monkeypatch.setenv("USERPROFILE", str(folder.parent))
+    assert Corpus.open("~/corpus").folder == folder
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -335,6 +335,10 @@ def test_names_and_patterns_may_begin_in_the_home_folder(tmp_path, monkeypatch):
     ]
     with pytest.raises(ElmoError, match=re.escape(f"{tmp_path / 'c.txt'}: no such file")):
         expand("~/c.txt")
+    assert list(read_lines("~/a.txt")) == ["a"]
+    assert list(read_lines("~b.txt")) == ["b"]
+    with pytest.raises(ElmoError, match=r"^~/c\.txt: no such file$"):
+        list(read_lines("~/c.txt"))
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "They saw a new play . " * 20, "a\0b"], ids=lambda name: ascii(name[:9]))

@@ -36,6 +36,7 @@ from elmo.extras import import_extra
 from elmo.formats.files import write_all
 from elmo.progress import show_progress
 from elmo.schema import require_choice, require_count, require_whole
+from elmo.targets import with_home
 from elmo.text.reading import lower
 from elmo.wording import counted
 
@@ -164,7 +165,7 @@ class ChangeIndex(OpenIndex):
     """
 
     def __init__(self, folder: str | Path, by: str, dates: str | None = None) -> None:
-        self._arguments = Path(folder).absolute(), by, dates
+        self._arguments = Path(with_home(folder)).absolute(), by, dates
         self.text, self._store = open_uses(folder)
         self.periods = find_periods(self.text.origins, by, dates)
         self._period_of_token = np.repeat(self.periods.of_sentence, np.diff(self.text.corpus.starts))

@@ -35,10 +35,11 @@ def command(model: str, as_json: bool) -> None:
     vectors, a corpus folder or an index, it shows what is in it and what made it.
     """
     from elmo.formats.sources import is_bundled
+    from elmo.targets import with_home
 
     # The name of a model of the package is never that of a folder here. An empty name is refused by `load`.
     may_be_path = bool(model) and not is_bundled(model)
-    if may_be_path and (found := _describe_result(Path(model))) is not None:
+    if may_be_path and (found := _describe_result(Path(with_home(model)))) is not None:
         sentence, figures = found
         print_result(f"{model}: {sentence}", {"path": model, **figures}, as_json)
         return
@@ -50,7 +51,7 @@ def command(model: str, as_json: bool) -> None:
 
     # A run folder of a task contains a biLM too, in a folder of its own, but what people ask about is the task. Tasks
     # import torch, which takes longer than everything else here, so other models are described without it.
-    folder = Path(model)
+    folder = Path(with_home(model))
     if may_be_path and not is_native(folder) and ((folder / CONFIG).is_file() or any(folder.glob(f"seed-*/{CONFIG}"))):
         from elmo.tasks.run_folder import is_run, seed_folder, started_seeds
 

@@ -106,7 +106,7 @@ def command(
     from elmo.embed.embedder import load
     from elmo.formats.word_vectors import require_word_vector_target, write_word_vectors
     from elmo.nn.processor import prepare_device
-    from elmo.targets import work_folder_of
+    from elmo.targets import with_home, work_folder_of
     from elmo.text.reading import expand
 
     if senses != 1 and (similarity or analogies):
@@ -119,7 +119,8 @@ def command(
     started = time.perf_counter()
     embedder = load(model, device=prepare_device(device), precision=precision)
     suffix, used = "", None
-    if not Path(source).is_dir():  # a corpus was cut when it was prepared; `opened_corpus` refuses options about it
+    # A corpus was cut when it was prepared. `opened_corpus` refuses options about it.
+    if not Path(with_home(source)).is_dir():
         choice = choose_reading(embedder, expand([source]), **reading)
         reading = used = asdict(choice.reading)
         suffix = str(choice)

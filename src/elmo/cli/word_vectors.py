@@ -28,11 +28,11 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     """
     from tempfile import TemporaryDirectory
 
-    from elmo.targets import unfinished_folder, work_folder_of
+    from elmo.targets import unfinished_folder, with_home, work_folder_of
     from elmo.text.corpus import Corpus
     from elmo.text.prepare import prepare
 
-    is_corpus = Path(source).is_dir()
+    is_corpus = Path(with_home(source)).is_dir()
     if is_corpus and (told := [name for name in reading if is_given(name)]):
         raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
     unfinished = work_folder_of(out.absolute())

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from elmo.config import PADDING, TextConfig
 from elmo.errors import ElmoError
 from elmo.schema import from_mapping
+from elmo.targets import with_home
 from elmo.text.reading import Reading
 from elmo.text.tokenizers import language_of
 from elmo.text.vocabulary import Vocabulary
@@ -155,14 +156,14 @@ class Corpus:
         """Open a corpus folder without reading its contents, which `verify` checks.
 
         Args:
-            folder: The corpus folder.
+            folder: The corpus folder. `~` at the beginning is the home folder, as in the names of texts.
             then: What the user should do if a file is damaged or missing, in place of preparing the corpus again.
 
         Raises:
             ElmoError: If `folder` is not a corpus folder, a file is missing or has the wrong size, or the description
                 is damaged.
         """
-        folder = Path(folder)
+        folder = Path(with_home(folder))
         description = read_description(folder, then)
         then = then or _AGAIN
         try:

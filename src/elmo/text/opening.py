@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, TextIO, cast
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.targets import with_home
 
 STDIN = "-"
 
@@ -36,7 +37,7 @@ def kind_by_name(path: str | Path) -> str:
 
 @contextmanager
 def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tuple[type[Exception], ...]]]:
-    """Open a file for reading.
+    """Open a file for reading. `~` at the beginning of its name is the home folder.
 
     Yields:
         The stream of decompressed bytes; a function that gives the position in the file on disk, or None where it has
@@ -49,7 +50,7 @@ def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, 
         return
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(Path(path).open("rb"))
+            file = stack.enter_context(Path(with_home(path)).open("rb"))
         except (FileNotFoundError, IsADirectoryError) as error:
             raise ElmoError(
                 f"{path}: {'no such file' if isinstance(error, FileNotFoundError) else 'is a folder'}"

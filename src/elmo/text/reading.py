@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from elmo.config import SPECIAL_WORDS
 from elmo.errors import ElmoError
-from elmo.targets import is_there
+from elmo.targets import is_there, with_home
 from elmo.text import decoding
 from elmo.text.conllu import conllu_sentences, layout_by_name
 from elmo.text.decoding import Advance, read_blocks
@@ -88,8 +87,7 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
             raise ElmoError("the name of a file is empty; is it a variable that is not set?")
         if pattern == STDIN and STDIN in paths:
             raise ElmoError("-: standard input is named twice, and can be read only once")
-        if not is_there(pattern):  # the shell leaves ~ as it is in quotation marks
-            pattern = os.path.expanduser(pattern)  # noqa: PTH111 - without an error where there is no home folder
+        pattern = with_home(pattern)
         # The shell's `<(command)` is a named pipe. A file whose name looks like a glob is still that file.
         if pattern == STDIN:
             paths.append(pattern)

@@ -13,7 +13,7 @@ import pytest
 
 from elmo import formats
 from elmo.analysis import find_neighbors
-from elmo.analysis.search import ContextIndex, build, build_index
+from elmo.analysis.search import ContextIndex, build, build_index, describe_index, is_index
 from elmo.analysis.search import vectors as stored
 from elmo.embed import Embedder, load
 from elmo.embed.warm import mean_state
@@ -45,6 +45,21 @@ def test_copies_and_pickles_of_an_index_search_it(model_folder: Path, index_fold
     found = index.find_neighbors("play", QUERY)
     assert deepcopy(index).find_neighbors("play", QUERY) == found
     assert pickle.loads(pickled).find_neighbors("play", QUERY) == found
+
+
+def test_an_index_may_be_named_by_way_of_the_home_folder(
+    model_folder: Path, index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell leaves ~ as it is in quotation marks and in --index=~/index. Models and texts are found there."""
+    monkeypatch.setenv("HOME", str(index_folder.parent))
+    monkeypatch.setenv("USERPROFILE", str(index_folder.parent))
+    name = f"~/{index_folder.name}"
+    assert is_index(name)
+    assert describe_index(name) == describe_index(index_folder)
+    index = ContextIndex(name, load(model_folder))
+    monkeypatch.setenv("HOME", str(index_folder))
+    monkeypatch.setenv("USERPROFILE", str(index_folder))
+    assert pickle.loads(pickle.dumps(index)).find_neighbors("play", QUERY) == index.find_neighbors("play", QUERY)
 
 
 @pytest.mark.parametrize("layer", ["top", 1, "mean", [0.2, 0.3, 0.5]])

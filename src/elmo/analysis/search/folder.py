@@ -11,6 +11,7 @@ from elmo.analysis.search.vectors import KINDS, VectorStore
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
 from elmo.schema import to_mapping
+from elmo.targets import with_home
 
 DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss", "vectors-*.faiss"
 """The files of an index, besides those of its text. PARTS can only be read together with TRAINED."""
@@ -29,7 +30,7 @@ def part_name(number: int) -> str:
 
 def is_index(folder: str | Path) -> bool:
     """Return whether the description in this folder says that it is an index built by `elmo index`."""
-    return find_description(Path(folder)) is not None
+    return find_description(Path(with_home(folder))) is not None
 
 
 def read_index_description(folder: Path) -> dict[str, Any]:
@@ -66,8 +67,9 @@ def describe_index(folder: str | Path) -> dict[str, Any]:
     Raises:
         ElmoError: If the folder is not an index, or is damaged.
     """
-    facts = read_index_description(Path(folder))
-    text = IndexedText(Path(folder), facts["tags"])
+    folder = Path(with_home(folder))
+    facts = read_index_description(folder)
+    text = IndexedText(folder, facts["tags"])
     corpus = text.corpus
     return {
         "model": facts.get("model_name"),
@@ -90,7 +92,7 @@ def open_uses(folder: str | Path) -> tuple[IndexedText, VectorStore]:
     Raises:
         ElmoError: If the folder is not an index, or is damaged.
     """
-    folder = Path(folder)
+    folder = Path(with_home(folder))
     text = IndexedText(folder, read_index_description(folder)["tags"])
     store = VectorStore(folder / TRAINED, sorted(folder.glob(PARTS)))
     if store.num_vectors != text.corpus.num_tokens:

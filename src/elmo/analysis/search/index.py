@@ -20,6 +20,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.sentence_embedder import require_embedder
 from elmo.errors import ElmoError
 from elmo.schema import require_count
+from elmo.targets import with_home
 from elmo.text.characters import refuse_one_string
 from elmo.text.corpus import open_matrix
 
@@ -47,7 +48,7 @@ class ContextIndex(OpenIndex):
     the process ends, so open an index once and keep it. A pickle of it opens the folder again.
 
     Args:
-        folder: The folder of the index.
+        folder: The folder of the index. `~` at the beginning is the home folder, as in the names of models and texts.
         embedder: The model that the index was built with.
 
     Raises:
@@ -56,8 +57,9 @@ class ContextIndex(OpenIndex):
 
     def __init__(self, folder: str | Path, embedder: Embedder) -> None:
         require_embedder(embedder)
-        self._arguments = Path(folder).absolute(), embedder
-        facts = read_index_description(Path(folder))
+        folder = Path(with_home(folder))
+        self._arguments = folder.absolute(), embedder
+        facts = read_index_description(folder)
         # In indexes of earlier versions the fingerprint of the model covers its warm state, too.
         if facts["model"] not in (embedder.fingerprint, embedder.warm_fingerprint):
             # The vectors of words that are stored with a model are part of its fingerprint, as they may be rounded.
@@ -73,15 +75,13 @@ class ContextIndex(OpenIndex):
         self.tag_names = self.text.tag_names
         self.num_tokens, self.num_sentences = self.text.corpus.num_tokens, self.text.corpus.num_sentences
         self._candidates = CANDIDATES[facts["vectors"]]
-        self._word_vectors: NDArray[np.float16] = open_matrix(Path(folder) / WORDS, "<f2", AGAIN)
+        self._word_vectors: NDArray[np.float16] = open_matrix(folder / WORDS, "<f2", AGAIN)
         if self.store.width != embedder.width or self._word_vectors.shape[1] > embedder.width:
             raise ElmoError(
                 f"{folder}: is damaged (its vectors are not as wide as those of its model, {embedder.width}); {AGAIN}"
             )
         if len(self._word_vectors) > len(self.text.types) - len(SPECIAL_WORDS):
-            raise ElmoError(
-                f"{Path(folder) / WORDS}: is damaged (it has more vectors than the text has words); {AGAIN}"
-            )
+            raise ElmoError(f"{folder / WORDS}: is damaged (it has more vectors than the text has words); {AGAIN}")
 
     def __repr__(self) -> str:
         """Tell how much text this searches, and by what."""
