@@ -136,6 +136,12 @@ def test_a_pickle_is_the_same_index(index: Path) -> None:
     assert there.word("gay").periods == here.word("gay").periods
 
 
+@pytest.mark.parametrize("word", [None, 1843, ["gay"]])
+def test_a_word_that_is_no_string(index: Path, word: Any) -> None:
+    with pytest.raises(ElmoError, match="`word`: expected a string, found "):
+        ChangeIndex(index, "year").word(word)
+
+
 def test_an_index_may_be_named_by_way_of_the_home_folder(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(index.parent))
     monkeypatch.setenv("USERPROFILE", str(index.parent))

@@ -35,7 +35,7 @@ from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.files import write_all
 from elmo.progress import show_progress
-from elmo.schema import require_choice, require_count, require_whole
+from elmo.schema import require_choice, require_count, require_text, require_whole
 from elmo.targets import with_home
 from elmo.text.reading import lower
 from elmo.wording import counted
@@ -181,9 +181,10 @@ class ChangeIndex(OpenIndex):
             The distances between these periods, and uses of each.
 
         Raises:
-            ElmoError: If fewer than two periods have uses of the word.
+            ElmoError: If fewer than two periods have uses of the word, or it is no string.
         """
         require_count("`top`", top)
+        require_text("`word`", word)
         word = lower(word) if self.text.corpus.reading.lowercase else word
         mask = self.text.having([word])
         assert mask is not None

@@ -209,8 +209,9 @@ class Origins:
             A mask of the sentences, (num_sentences,).
 
         Raises:
-            ElmoError: If a column does not exist, or has no such value.
+            ElmoError: If a column does not exist, or has no such value, or `wanted` is no mapping.
         """
+        _require_wanted(wanted)
         mask = np.ones(len(self), np.bool_)
         for column, value in wanted.items():
             value = str(value)  # a year may be given as a number
@@ -226,6 +227,14 @@ class Origins:
                 raise ElmoError(f"the index has no {column} {value!r}{hint}; it has {some}{', ...' * (len(named) > 5)}")
             mask &= is_wanted[numbers]
         return mask
+
+
+def _require_wanted(wanted: object) -> None:
+    """Raise an ElmoError unless `wanted` is a mapping, for instance if it is written as on the command line."""
+    if not isinstance(wanted, Mapping):
+        raise ElmoError(
+            f"`where`: expected a dict with a value for each column, such as {{'year': '1843'}}, found {shown(wanted)}"
+        )
 
 
 def _fits(value: str, wanted: str) -> bool:

@@ -254,6 +254,8 @@ def test_another_model_is_refused(model: Embedder, index_folder: Path, tmp_path:
         ({"among": "drama"}, "`among`: expected a list, found the string 'drama'; split it, or put it in a list"),
         ({"tags": "NOUN", "tagged": "upos"}, "`tags`: expected a list, found the string 'NOUN'"),
         ({"query": "A new play"}, "`query`: expected a list, found the string 'A new play'"),
+        ({"where": "year=1843"}, r"`where`: expected a dict .*, such as \{'year': '1843'\}, found 'year=1843'$"),
+        ({"where": [("year", "1843")]}, r"`where`: expected a dict .*, such as \{'year': '1843'\}, found "),
         ({"tags": ["NN"]}, "the index has no parts of speech; build it from tagged text"),
         ({"tags": ["X"], "tagged": "upos"}, r"the index has no tag 'X'; it has .*NOUN"),
         ({"tags": ["VER"], "tagged": "upos"}, "the index has no tag 'VER'; it has"),
