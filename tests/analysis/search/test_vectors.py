@@ -65,3 +65,23 @@ def test_vectors_that_cannot_be_written(tmp_path: Path) -> None:
     sample = np.eye(8, dtype=np.float32)[np.arange(400) % 8]
     with pytest.raises(ElmoError, match=r"trained: can't be written \(.*run the same command again"):
         stored.train_index(sample, "float16", 400, tmp_path / "nothing" / "trained")
+
+
+def test_messages_of_faiss_name_no_places_in_its_source(tmp_path: Path) -> None:
+    """They are for its developers, and longer than what has happened."""
+    sample = np.eye(8, dtype=np.float32)[np.arange(400) % 8]
+    nothing = tmp_path / "nothing" / "trained"
+    with pytest.raises(ElmoError) as unwritten:
+        stored.train_index(sample, "float16", 400, nothing)
+    stored.train_index(sample, "float16", 400, tmp_path / "trained")
+    (tmp_path / "cut").write_bytes((tmp_path / "trained").read_bytes()[:-9])
+    messages = [str(unwritten.value)]
+    for path in (nothing, tmp_path / "cut"):
+        with pytest.raises(ElmoError, match="missing or damaged") as unread:
+            stored.VectorStore(path, [])
+        messages.append(str(unread.value))
+    for message in messages:
+        assert "Error" not in message
+        assert ".cpp" not in message
+        assert "failed:" not in message
+        assert "()" not in message

@@ -7,6 +7,7 @@ have length 1, so that the inner product is the cosine.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,10 @@ _LARGEST_SHARE = 128
 """The largest array that is made for a file, in multiples of its size. For product quantization, faiss checks that
 there is room for a table of 256 numbers for each byte of a centroid's code, and a centroid has 4 bytes per dimension:
 with `PQ_WIDTH`, the table is 64 times as large as the centroids in the file."""
+
+
+_IN_SOURCE = re.compile(r"^(Error in .*? at \S+:\d+: )?(Error: )?('.*?' failed: )?")
+"""What messages of faiss begin with, as in "Error in void f(int) at /faiss/io.cpp:69: Error: 'f' failed: …"."""
 
 
 def num_lists(num_tokens: int) -> int:
@@ -145,8 +150,8 @@ def _read_groups(path: Path, flags: int = 0) -> Any:
 
 
 def _reason(error: RuntimeError) -> str:
-    """Return the last line of a message of faiss; the lines before it name places in its source."""
-    return str(error).strip().rpartition("\n")[2]
+    """Return a message of faiss without the places and the conditions in its source, which stand before it."""
+    return _IN_SOURCE.sub("", str(error).strip().rpartition("\n")[2])
 
 
 class IndexPart:
