@@ -2,10 +2,9 @@
 
 import heapq
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, tee
 from unicodedata import category, normalize
 
 import numpy as np
@@ -163,12 +162,23 @@ def find_neighbors(
     def positions(tokens: Sequence[str]) -> list[int]:
         return list(range(len(tokens) - length + 1)) if any_word else matches(tokens, words, ignore_case)
 
-    text = _Text(sentences, lambda tokens: tuple(tokens) != sentence and bool(positions(tokens)))
+    types: dict[str, None] = {}
+    num_sentences = 0
+
+    def with_uses() -> Iterator[tuple[Sequence[str], int, list[int]]]:
+        nonlocal num_sentences
+        for tokens in sentences:
+            check_sentence(tokens, num_sentences)
+            types.update(dict.fromkeys(tokens))
+            if tuple(tokens) != sentence and (found := positions(tokens)):
+                yield tokens, num_sentences, found
+            num_sentences += 1
 
     def uses() -> Iterator[_Uses]:
-        for tokens, vectors in embedder.pairs(text, weights):
-            found = positions(tokens)
-            yield _Uses(text.passed_on.popleft(), tuple(tokens), found, run_vectors(vectors, found, length))
+        ours, read_ahead = tee(with_uses())  # the embedder reads ahead of what it yields
+        embedded = embedder.pairs((tokens for tokens, *_ in read_ahead), weights)
+        for (_, number, found), (tokens, vectors) in zip(ours, embedded, strict=True):
+            yield _Uses(number, tuple(tokens), found, run_vectors(vectors, found, length))
 
     num_averaged = 0
     if sentence is not None:
@@ -190,14 +200,12 @@ def find_neighbors(
     if not num_uses:
         left_out = "" if sentence is None else ", those equal to the query left out"
         raise ElmoError(
-            f"the text has no use of {word!r} ({counted(text.num_sentences, 'sentence')} read{left_out}); is the text "
-            f"tokenized and cased like the word?{hint(words, text.types, ignore_case)}"
+            f"the text has no use of {word!r} ({counted(num_sentences, 'sentence')} read{left_out}); is the text "
+            f"tokenized and cased like the word?{hint(words, types, ignore_case)}"
         )
     shown = sentence or tuple(words)
-    nearest = _nearest_words(embedder, shown[position : position + length], text.types, top)
-    return Neighbors(
-        shown, position, best.uses(), nearest, text.num_sentences, num_uses, len(text.types), num_averaged, length
-    )
+    nearest = _nearest_words(embedder, shown[position : position + length], types, top)
+    return Neighbors(shown, position, best.uses(), nearest, num_sentences, num_uses, len(types), num_averaged, length)
 
 
 @dataclass(frozen=True)
@@ -223,27 +231,6 @@ def _keep(uses: Iterable[_Uses], word: str) -> list[_Uses]:
                 "it, or build an index with elmo index"
             )
     return kept
-
-
-class _Text:
-    """Passes on the sentences that are `wanted`, and records all types and the numbers of the sentences passed on."""
-
-    def __init__(self, sentences: Iterable[Sequence[str]], wanted: Callable[[Sequence[str]], bool]) -> None:
-        self._sentences = sentences
-        self._wanted = wanted
-        self.num_sentences = 0
-        self.types: dict[str, None] = {}
-        # A queue, since the embedder reads ahead: the sentence whose vectors come next is not the last one read.
-        self.passed_on: deque[int] = deque()
-
-    def __iter__(self) -> Iterator[Sequence[str]]:
-        for tokens in self._sentences:
-            check_sentence(tokens, self.num_sentences)
-            self.types.update(dict.fromkeys(tokens))
-            if self._wanted(tokens):
-                self.passed_on.append(self.num_sentences)
-                yield tokens
-            self.num_sentences += 1
 
 
 class _Best:
