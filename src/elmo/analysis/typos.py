@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -218,46 +218,44 @@ class WordTagger:
         return [self.tags[index] for index in scores.argmax(dim=1).tolist()]
 
 
-def fit_word_tagger(train: Sequence[Tagged], dev: Sequence[Tagged], seed: int = 0) -> WordTagger:
+def fit_word_tagger(train: Sequence[Tagged], dev: Sequence[Tagged]) -> WordTagger:
     """Fit a tagger to the words and tags of `train`, and return that of the epoch with the best accuracy on `dev`.
 
-    `seed` decides the order of the tokens. The same input gives the same tagger.
+    The same input gives the same tagger.
 
     Raises:
         ElmoError: If one of the sets holds no token.
     """
-    if not all_tags(train) or not all_tags(dev):
+    tags = all_tags(dev)
+    if not all_tags(train) or not tags:
         raise ElmoError("train, dev: one of them holds no token; give tagged sentences")
-    counts = Counter(token for sentence in train for token in sentence.tokens)
-    known = [word for word, count in counts.items() if count >= MIN_COUNT]
-    tags = tuple(sorted(set(all_tags(train))))
+    texts = [sentence.tokens for sentence in dev]
+    return max(_word_taggers(train), key=lambda tagger: accuracy(tagger.predict(texts), tags))  # the first of equals
+
+
+def _word_taggers(train: Sequence[Tagged]) -> Iterator[WordTagger]:
+    """Yield the tagger after each epoch on `train`."""
+    known = [word for word, count in Counter(_tokens(train)).items() if count >= MIN_COUNT]
     words = {word: number for number, word in enumerate(known, OUTSIDE + 1)}
-    tagger = WordTagger(words, tags, torch.zeros(3 * (len(words) + 2), len(tags)), torch.zeros(len(tags)))
+    tags = tuple(sorted(set(all_tags(train))))
     places = {tag: place for place, tag in enumerate(tags)}
     windows = _windows(words, (sentence.tokens for sentence in train))
     targets = torch.tensor([places[tag] for tag in all_tags(train)])
-    weight, bias = tagger.weight.clone().requires_grad_(), tagger.bias.clone().requires_grad_()
+    weight = torch.zeros(3 * (len(words) + 2), len(tags), requires_grad=True)
+    bias = torch.zeros(len(tags), requires_grad=True)
     optimizer = torch.optim.Adagrad([weight, bias], lr=LEARNING_RATE)
-    order = torch.Generator().manual_seed(seed)
-    best = -1.0  # below any accuracy, so that the first epoch counts even if it gets nothing right
+    order = torch.Generator().manual_seed(0)
     for _ in range(EPOCHS):
         for batch in torch.randperm(len(targets), generator=order).split(BATCH_SIZE):
-            _step(optimizer, windows[batch], targets[batch], weight, bias)
-        now = WordTagger(words, tags, weight.detach().clone(), bias.detach().clone())
-        score = accuracy(now.predict(sentence.tokens for sentence in dev), all_tags(dev))
-        if score > best:
-            best, tagger = score, now
-    return tagger
-
-
-def _step(optimizer: torch.optim.Optimizer, windows: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> None:
-    optimizer.zero_grad()
-    # Only the rows of the batch's words have a gradient, so it is sparse: a dense one would have as many rows as there
-    # are words. Torch itself made its indices, so they need no check, and without this line torch warns of that.
-    with torch.sparse.check_sparse_tensor_invariants(enable=False):
-        scores = F.embedding_bag(windows, weight, mode="sum", sparse=True) + bias
-        F.cross_entropy(scores, targets).backward()
-        optimizer.step()
+            optimizer.zero_grad()
+            # Only the rows of the batch's words have a gradient, so it is sparse: a dense one would have as many rows
+            # as there are words. Torch itself made its indices, so they need no check, and without this line torch
+            # warns of that.
+            with torch.sparse.check_sparse_tensor_invariants(enable=False):
+                scores = F.embedding_bag(windows[batch], weight, mode="sum", sparse=True) + bias
+                F.cross_entropy(scores, targets[batch]).backward()
+                optimizer.step()
+        yield WordTagger(words, tags, weight.detach().clone(), bias.detach().clone())
 
 
 def _windows(words: dict[str, int], sentences: Iterable[Sequence[str]]) -> Tensor:
