@@ -186,11 +186,9 @@ class ChangeIndex(OpenIndex):
         require_count("`top`", top)
         require_text("`word`", word)
         word = lower(word) if self.text.corpus.reading.lowercase else word
-        mask = self.text.having([word])
-        assert mask is not None
-        mask &= self._period_of_token >= 0
-        num_periods = len(self.periods.names)
-        counts = np.bincount(self._period_of_token[mask], minlength=num_periods)
+        tokens = self.text.runs([word])
+        tokens = tokens[self._period_of_token[tokens] >= 0]
+        counts = np.bincount(self._period_of_token[tokens])
         there = np.flatnonzero(counts)
         if len(there) < 2:
             where = f"only in {self.periods.names[there[0]]}" if len(there) else "in no period"
@@ -201,8 +199,7 @@ class ChangeIndex(OpenIndex):
             else:
                 why = hint([word], self.text.types, False, can_ignore_case=False)
             raise ElmoError(f"{word!r} occurs {where}, and it takes two periods to compare{why}")
-        tokens = np.flatnonzero(mask)
-        vectors = self._vectors(mask, tokens)
+        vectors = unit(self._store.runs(tokens, 1))
         of_use = np.searchsorted(there, self._period_of_token[tokens])
         sums = np.zeros((len(there), vectors.shape[1]))
         add_to_rows(sums, of_use, vectors)
@@ -282,13 +279,6 @@ class ChangeIndex(OpenIndex):
             )
             for row, id in enumerate(ids.tolist())
         ]
-
-    def _vectors(self, mask: NDArray[np.bool_], tokens: NDArray[np.int64]) -> Vectors:
-        """Return the vectors of the chosen tokens, of length 1, in the order of the text, (N, D)."""
-        vectors = np.zeros((len(tokens), self._store.width), np.float32)
-        for numbers, found in self._store.blocks(mask):
-            vectors[np.searchsorted(tokens, numbers)] = unit(found)
-        return vectors
 
     def _nearest(self, mean: NDArray[np.float64], tokens: NDArray[np.int64], vectors: Vectors, top: int) -> list[Use]:
         """Return the uses nearest to a mean. Of equal sentences, the first counts."""

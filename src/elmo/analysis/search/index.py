@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,8 +195,7 @@ class ContextIndex(OpenIndex):
 
         `where` and `tags` choose among the uses, as in `find_neighbors`.
         """
-        found = np.flatnonzero(cast("NDArray[np.bool_]", self.text.having([word], tags, where)))
-        places = map(self.text.place, evenly_spaced(found, size).tolist())
+        places = map(self.text.place, evenly_spaced(self.text.runs([word], tags, where), size).tolist())
         return [(self.text.sentence(number), position) for number, position in places]
 
     def tag_of(self, use: Use) -> str:
