@@ -8,6 +8,7 @@ file of vectors for each part of the text that is done.
 from __future__ import annotations
 
 import filecmp
+import math
 import os
 import shutil
 import time
@@ -48,6 +49,7 @@ from elmo.formats.files import read_json, write_all, write_json
 from elmo.progress import show_progress
 from elmo.schema import require_choice
 from elmo.targets import JOB, require_parent, sync, unfinished_folder, work_folder_of
+from elmo.text.chunks import in_chunks
 from elmo.text.reading import Reading
 
 PART_TOKENS = 1 << 20
@@ -300,17 +302,11 @@ def _blocks(
 ) -> Generator[tuple[int, NDArray[np.float32]]]:
     """Yield the vectors of consecutive sentences, scaled to length 1, in blocks, each with its first token's number."""
     token = int(text.corpus.starts[sentences[0]])
-    block: list[NDArray[np.float32]] = []
-    size = 0
-    for vectors in embedder.stream(map(text.sentence, sentences), layers=weights):
-        block.append(vectors)
-        size += len(vectors)
-        if size >= ADD_TOKENS:
-            yield token, unit(np.concatenate(block))
-            token += size
-            block, size = [], 0
-    if block:
-        yield token, unit(np.concatenate(block))
+    embedded = embedder.stream(map(text.sentence, sentences), layers=weights)
+    for arrays in in_chunks(embedded, len, math.inf, ADD_TOKENS):
+        vectors = unit(np.concatenate(arrays))
+        yield token, vectors
+        token += len(vectors)
 
 
 def _sample(embedder: Embedder, text: IndexedText, weights: Sequence[float]) -> NDArray[np.float32]:
