@@ -7,7 +7,7 @@ Such vectors are static, as those of word2vec and GloVe are, and serve the progr
 from __future__ import annotations
 
 import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
@@ -139,19 +139,15 @@ def _windows(
     embedder: Embedder, corpus: Corpus, types: list[str], rows: NDArray[np.int64], weights: list[float]
 ) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
     """Embed the text window by window: the row of each token, (N,), -1 if it has none, and its vector, (N, D)."""
-    ahead: deque[NDArray[np.int64]] = deque()  # since the embedder reads ahead
-
-    def sentences() -> Iterator[list[str]]:
-        for start, end in pairwise(corpus.starts.tolist()):
-            ids = corpus.tokens[start:end]
-            ahead.append(rows[ids])
-            yield [types[id] for id in ids.tolist()]
-
+    places = pairwise(corpus.starts.tolist())
+    sentences = ([types[id] for id in corpus.tokens[start:end].tolist()] for start, end in places)
+    done = 0
     with show_progress("embedding", "tokens", corpus.num_tokens) as bar:
-        for arrays in embedder.windows(sentences(), layers=weights):
-            token_rows = np.concatenate([ahead.popleft() for _ in arrays])
-            yield token_rows, np.concatenate(arrays)
-            bar.update(len(token_rows))
+        for arrays in embedder.windows(sentences, layers=weights):
+            vectors = np.concatenate(arrays)
+            yield rows[corpus.tokens[done : done + len(vectors)]], vectors
+            done += len(vectors)
+            bar.update(len(vectors))
 
 
 class _Sample:

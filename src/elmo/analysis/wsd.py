@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, tee
 from typing import Any
 
 import numpy as np
@@ -184,16 +184,10 @@ def _score(answers: Sequence[str | None], tests: Mapping[str, Sequence[Annotated
 
 def embed_instances(embedder: Embedder, sentences: Iterable[Annotated]) -> Iterator[tuple[Instance, Vectors]]:
     """Yield each instance with its vectors in all layers, (L+1, D): the mean over its tokens."""
-    # The embedder reads ahead of what it yields, to make batches; the instances wait for their sentence's vectors.
-    waiting: deque[list[Instance]] = deque()
-
-    def texts() -> Iterator[list[str]]:
-        for sentence in sentences:
-            waiting.append(sentence.instances)
-            yield sentence.tokens
-
-    for vectors in embedder.stream(texts(), layers="all"):
-        for instance in waiting.popleft():
+    ours, read_ahead = tee(sentences)  # the embedder reads ahead of what it yields, to make batches
+    embedded = embedder.stream((sentence.tokens for sentence in read_ahead), layers="all")
+    for sentence, vectors in zip(ours, embedded, strict=True):
+        for instance in sentence.instances:
             yield instance, vectors[:, instance.start : instance.end].mean(axis=1)
 
 
