@@ -119,7 +119,7 @@ def conllu_sentences(text: str, path: str, line: int = 1) -> Iterator[ConlluSent
             sentence = None
         else:
             sentence = sentence or ConlluSentence(number)
-            if (found := _sent_id(content)) is not None:
+            if (found := comment_value(content, "sent_id")) is not None:
                 sentence.id = found
             elif (columns := split_word(content, f"{path}, line {number}", len(sentence.words) + 1)) is not None:
                 if not columns[1].strip():
@@ -131,8 +131,8 @@ def conllu_sentences(text: str, path: str, line: int = 1) -> Iterator[ConlluSent
         yield sentence
 
 
-def _sent_id(line: str) -> str | None:
-    """Return the id in a comment such as "# sent_id = 3", or None if the line is none."""
+def comment_value(line: str, key: str) -> str | None:
+    """Return the value in a comment of the form "# key = value", or None if the line is not one with this key."""
     # By parts, since a pattern that ends in `(.*?)\s*` takes minutes for a line of many spaces.
-    name, mark, found = line.partition("=")
-    return found.strip() if mark and name.startswith("#") and name[1:].strip() == "sent_id" else None
+    name, mark, value = line.partition("=")
+    return value.strip() if mark and name.startswith("#") and name[1:].strip() == key else None

@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 
 from elmo.errors import ElmoError
 from elmo.text.columns import DOCUMENT, read_paragraphs, split_columns
-from elmo.text.conllu import CONLLU, EMPTY, split_word
+from elmo.text.conllu import CONLLU, EMPTY, comment_value, split_word
 from elmo.text.tokenizers import Tokenizer, locate
 from elmo.wording import counted
 
@@ -58,8 +58,8 @@ class ColumnSentence:
 
         Those of a document without words, which stand before the sentence or at the end of the file, are left out.
         """
-        form = re.compile(rf"#\s*{re.escape(key)}\s*=\s*(.*?)\s*")
-        return [found[1] for comment in self._comments if (found := form.fullmatch(comment))]
+        values = (comment_value(comment, key) for comment in self._comments)
+        return [value for value in values if value is not None]
 
     def after(self, lines: Sequence[Line]) -> ColumnSentence:
         """Return the sentence with further lines before its own, none of which holds a word."""
