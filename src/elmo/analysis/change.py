@@ -145,7 +145,7 @@ class ChangeIndex(OpenIndex):
     """An index whose text is divided into periods by its metadata.
 
     No model is needed, since the index has the vectors of all uses. Their layer is that of the index. Memory holds a
-    few bytes for each token of the text, and in `word` 12 D bytes for each use of the word.
+    few bytes for each token of the text, and in `word` 16 D bytes for each use of the word.
 
     Args:
         folder: The folder of the index, which was built with metadata.
