@@ -193,7 +193,10 @@ def prepare_text(
 
 
 def _prepare_tagged(paths: Sequence[str], folder: Path, columns: Columns, reading: Reading) -> list[str]:
-    """Write the corpus of tagged text, the places of its sentences, and their tags; return the names of the tags."""
+    """Write the corpus of tagged text, the places of its sentences, and their tags; return the names of the tags.
+
+    Spaces in words become `_`. `<S>` and `</S>` are left out, as in `prepare`, so that words and tags stay aligned.
+    """
     if replace(reading, encoding=PLAIN.encoding, lowercase=PLAIN.lowercase) != PLAIN:
         raise ElmoError(
             "tagged text is split into sentences and words already; leave out the tokenizer, the kind of text and the "
@@ -201,19 +204,6 @@ def _prepare_tagged(paths: Sequence[str], folder: Path, columns: Columns, readin
         )
     # The words go through a text file, so that tagged text is prepared as any other text is.
     lines = folder / "lines.txt"
-    names = _split(paths, columns, reading.encoding, lines, folder)
-    if not names:
-        raise ElmoError(f"{', '.join(paths)}: holds no text")
-    prepare([lines], folder / CORPUS, min_count=1, lowercase=reading.lowercase, workers=1)
-    lines.unlink()
-    return names
-
-
-def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, folder: Path) -> list[str]:
-    """Write the words of tagged text, one sentence on each line, their tags and places; return the names of the tags.
-
-    Spaces in words become `_`. `<S>` and `</S>` are left out, as in `prepare`, so that words and tags stay aligned.
-    """
     numbers: dict[str, int] = {}
     with (
         lines.open("w", encoding="utf-8", newline="\n") as text,
@@ -222,7 +212,7 @@ def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, f
     ):
         # At the very beginning of a file, a byte-order mark is dropped. One that is in the first word belongs to it.
         text.write("\n")
-        for place, sentence in read_tagged(paths, columns, encoding):
+        for place, sentence in read_tagged(paths, columns, reading.encoding):
             pairs = [pair for pair in zip(*sentence, strict=True) if pair[0] not in (BOS, EOS)]
             if not pairs:
                 continue
@@ -232,6 +222,10 @@ def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, f
                 raise ElmoError(f"{paths[0]}: more than {MAX_TAGS:,} different tags; is it the right column?")
             tags.write(np.array(ids, TAG_DTYPE).tobytes())
             places.write(np.array(place, PLACE_DTYPE).tobytes())
+    if not numbers:
+        raise ElmoError(f"{', '.join(paths)}: holds no text")
+    prepare([lines], folder / CORPUS, min_count=1, lowercase=reading.lowercase, workers=1)
+    lines.unlink()
     return list(numbers)
 
 
