@@ -98,12 +98,10 @@ def draw_dots(axes: Any, places: Sequence[str], rows: Sequence[Series], unit: st
             top = row.values[place] + row.spread.get(place, 0.0)
             where = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": SMALL_SIZE}
             axes.annotate(f"{row.values[place]:,.1f}", (x, top), color=INK, **where)
-    _set_places(axes, places, rows, unit)
+    _set_axes(axes, places, rows, unit, with_values)
     if len(rows) > 1:  # so that it is plain which dots stand at which place
         for x in range(1, len(places)):
             axes.axvline(x - 0.5, color=FAINT, linewidth=0.8, zorder=0)
-    axes.margins(y=0.2 if with_values else 0.08)  # room for the values
-    _end_at_zero(axes, rows)
 
 
 def draw_curves(
@@ -122,9 +120,7 @@ def draw_curves(
             spread = np.array([row.spread.get(place, 0.0) for place in places])
             low, high = values - spread, values + spread
             axes.fill_between(range(len(places)), low, high, color=look["color"], alpha=0.2, linewidth=0)
-    _set_places(axes, places, rows, unit)
-    axes.margins(y=0.2 if with_values else 0.08)
-    _end_at_zero(axes, rows)
+    _set_axes(axes, places, rows, unit, with_values)
     bottom, top = axes.get_ylim()
     for x, place in enumerate(places) if with_values else ():
         values = [row.values[place] for row in rows if place in row.values]
@@ -150,8 +146,11 @@ def _looks(rows: Sequence[Series]) -> list[tuple[Series, dict[str, Any]]]:
     return found
 
 
-def _set_places(axes: Any, places: Sequence[str], rows: Sequence[Series], unit: str) -> None:
-    """Name the places and the unit, and all series if there are several."""
+def _set_axes(axes: Any, places: Sequence[str], rows: Sequence[Series], unit: str, with_values: bool) -> None:
+    """Name the places and the unit, and all series if there are several; and choose the range of the vertical axis.
+
+    It leaves room for written values, and ends at zero rather than below it, where no value is below.
+    """
     axes.set_xticks(range(len(places)), [_in_lines(place) for place in places])
     axes.set_xlim(-0.5, len(places) - 0.5)
     axes.set_ylabel(unit)
@@ -160,18 +159,15 @@ def _set_places(axes: Any, places: Sequence[str], rows: Sequence[Series], unit: 
     if len(rows) > 1:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=SMALL_SIZE)
     dress(axes)
+    axes.margins(y=0.2 if with_values else 0.08)
+    if axes.get_ylim()[0] < 0 <= min((value for row in rows for value in row.values.values()), default=0.0):
+        axes.set_ylim(bottom=0)
 
 
 def _in_lines(name: str) -> str:
     """Return the name of a place in short lines, one for each part between commas or more."""
     parts = name.replace(", ", ",\n").splitlines()
     return "\n".join(line for part in parts for line in wrap(part, LINE_LENGTH))
-
-
-def _end_at_zero(axes: Any, rows: Sequence[Series]) -> None:
-    """Let the axis end at zero rather than below it, where no value is below."""
-    if axes.get_ylim()[0] < 0 <= min((value for row in rows for value in row.values.values()), default=0.0):
-        axes.set_ylim(bottom=0)
 
 
 def dress(axes: Any) -> None:
