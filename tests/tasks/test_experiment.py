@@ -26,13 +26,13 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.tasks import load_task_recipe
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
-from elmo.tasks.elmo.cache import remove_cache
+from elmo.tasks.elmo.cache import LiveLayers, remove_cache
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.finetune import finetune_for_task, finetuning_text
 from elmo.tasks.ner.task import TASK, NerExample
 from elmo.tasks.prediction import predict
 from elmo.tasks.results import Result
-from elmo.tasks.run_folder import load_run
+from elmo.tasks.run_folder import CACHE, load_run
 from elmo.tasks.trainer import Trainer
 from elmo.training.metrics import read_rows
 from experiments import FINISHED, Recipe, interrupt, make_config, names
@@ -244,10 +244,20 @@ def test_sentences_to_finetune_on_are_distinct_as_the_bilm_reads_them() -> None:
 def test_a_cache_that_the_disk_cannot_hold_is_refused(
     files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Called again, the same object makes the cache. It trained from vectors that were computed each time, instead."""
     usage = shutil.disk_usage(files)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=1000))
-    with pytest.raises(ElmoError, match=r"vectors: ELMo's vectors of [0-9,]+ tokens take 0 MB, but only 0 MB are free"):
-        Experiment(make_config(files, recipe())).run()
+    message = r"vectors: ELMo's vectors of [0-9,]+ tokens take 0 MB, but only 0 MB are free"
+    experiment = Experiment(make_config(files, recipe()))
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=1000))
+        for _ in range(2):
+            with pytest.raises(ElmoError, match=message):
+                experiment.run()
+    made: list[Path] = []
+    cached = LiveLayers.cached
+    monkeypatch.setattr(LiveLayers, "cached", lambda self, *args: made.append(args[1]) or cached(self, *args))
+    experiment.run()
+    assert made == [experiment.config.folder / CACHE]
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])

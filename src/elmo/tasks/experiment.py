@@ -288,11 +288,11 @@ class Experiment:
         if elmo_config.vectors == "trained":
             return make_elmo_layers(self.bilm, elmo_config, self.device)  # each seed trains a copy of its own
         if self._frozen_layers is None:
-            live = cast("LiveLayers | None", make_elmo_layers(self.bilm, elmo_config, self.device))
-            self._frozen_layers = live
-            if live is not None and elmo_config.vectors == "cached":
+            layers = cast("LiveLayers | None", make_elmo_layers(self.bilm, elmo_config, self.device))
+            if layers is not None and elmo_config.vectors == "cached":
                 sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
-                self._frozen_layers = live.cached(sentences, self.config.cache or self.config.folder / CACHE)
+                layers = layers.cached(sentences, self.config.cache or self.config.folder / CACHE)
+            self._frozen_layers = layers  # only now: if there is no cache, the next call has to make it
         return self._frozen_layers
 
     def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
