@@ -34,10 +34,6 @@ rest.
 """
 
 
-_NumberedBlock = tuple[int, TextBlock]
-"""A block and the number of its file, from 0."""
-
-
 class TokenizedBlock(NamedTuple):
     """The sentences of a block, which may be empty; the number of its file; and the line where each sentence begins.
 
@@ -70,21 +66,25 @@ def tokenize_files(
     Raises:
         ElmoError: If a file cannot be read, or a worker process ends early.
     """
-    blocks = ((file, block) for file, path in enumerate(paths) for block in read_text_blocks(path, reading, advance))
+    blocks = (
+        block._replace(file=file)
+        for file, path in enumerate(paths)
+        for block in read_text_blocks(path, reading, advance)
+    )
     workers = 1 if multiprocessing.current_process().daemon else workers or available_cores()
     if workers == 1 or (reading.tokenizer == "whitespace" and reading.text == "sentences"):
-        yield from (_placed(numbered, *tokenize_block(numbered[1], reading)) for numbered in blocks)
+        yield from (_placed(block, *tokenize_block(block, reading)) for block in blocks)
         return
     # A short text, such as a few pages, is finished before another process has even started.
-    first: list[_NumberedBlock] = []
+    first: list[TextBlock] = []
     size = 0
-    for numbered in blocks:
-        first.append(numbered)
-        size += len(numbered[1].text)
+    for block in blocks:
+        first.append(block)
+        size += len(block.text)
         if len(first) > 1 and size > decoding.BLOCK_SIZE:
             yield from _run_in_pool(reading, chain(first, blocks), workers)
             return
-    yield from (_placed(numbered, *tokenize_block(numbered[1], reading)) for numbered in first)
+    yield from (_placed(block, *tokenize_block(block, reading)) for block in first)
 
 
 def _tokenize_elsewhere(block: TextBlock, reading: Reading) -> tuple[str, Sequence[int]]:
@@ -100,26 +100,25 @@ def _tokenize_elsewhere(block: TextBlock, reading: Reading) -> tuple[str, Sequen
         _handing_over.acquire()
 
 
-def _placed(numbered: _NumberedBlock, sentences: list[list[str]], lines: Sequence[int]) -> TokenizedBlock:
+def _placed(block: TextBlock, sentences: list[list[str]], lines: Sequence[int]) -> TokenizedBlock:
     """Add its place to the result of a block, whose lines were counted from 0."""
-    file, block = numbered
-    return TokenizedBlock(sentences, file, [block.line + line for line in lines])
+    return TokenizedBlock(sentences, block.file, [block.line + line for line in lines])
 
 
-def _run_in_pool(reading: Reading, blocks: Iterable[_NumberedBlock], workers: int) -> Generator[TokenizedBlock]:
+def _run_in_pool(reading: Reading, blocks: Iterable[TextBlock], workers: int) -> Generator[TokenizedBlock]:
     # "fork" would copy locks that other threads hold at that moment (torch and NumPy have such threads).
     context = multiprocessing.get_context("spawn")
     if sys.platform == "win32":
         workers = min(workers, 61)  # Windows cannot wait for more processes
     stop, stopping = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_tokenizing, initargs=(stop,))
-    on_the_way: deque[tuple[_NumberedBlock, Future[tuple[str, Sequence[int]]]]] = deque()
+    on_the_way: deque[tuple[TextBlock, Future[tuple[str, Sequence[int]]]]] = deque()
     try:
-        for file, block in blocks:
+        for block in blocks:
             with _held_interrupts():
                 future = pool.submit(_tokenize_elsewhere, block, reading)
             # The text of the block is with its worker now, and not needed here.
-            on_the_way.append(((file, block._replace(text="")), future))
+            on_the_way.append((block._replace(text=""), future))
             # `pool.map` would read all blocks at once. A block for each worker and one more keep all of them busy, and
             # results are taken in the order of the text.
             if len(on_the_way) > workers + 1:
@@ -156,11 +155,11 @@ def _held_interrupts() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _taken(numbered: _NumberedBlock, result: Future[tuple[str, Sequence[int]]]) -> TokenizedBlock:
+def _taken(block: TextBlock, result: Future[tuple[str, Sequence[int]]]) -> TokenizedBlock:
     joined, lines = result.result()
     # Tokens contain no whitespace (see `Tokenizer`), so that this gives back what was joined.
     sentences = list(map(str.split, joined.split("\n"))) if lines else []  # of "" it would make one sentence
-    return _placed(numbered, sentences, lines)
+    return _placed(block, sentences, lines)
 
 
 def _start_tokenizing(stop: Connection) -> None:

@@ -215,14 +215,8 @@ def _read(
         (folder / SENTENCES).open("wb") as starts,
         places.open("wb") if places else nullcontext() as placed,
         show_progress("reading", "bytes", size) as bar,
-        closing(  # so that after an error or Ctrl-C no process goes on tokenizing
-            tokenize_files(
-                paths,
-                settings.reading,
-                workers=workers,
-                advance=bar.update,
-            )
-        ) as blocks,
+        # Closed, so that after an error or Ctrl-C no process goes on tokenizing.
+        closing(tokenize_files(paths, settings.reading, workers=workers, advance=bar.update)) as blocks,
     ):
         starts.write(np.zeros(1, START_DTYPE).tobytes())
         for block in blocks:

@@ -111,12 +111,16 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
 
 
 class TextBlock(NamedTuple):
-    """A block of whole lines of a file, and the numbers of its first line (from 1) and first character (from 0)."""
+    """A block of whole lines of a file, and the numbers of its first line (from 1) and first character (from 0).
+
+    `file` is the number of the file (from 0) if it is one of several.
+    """
 
     text: str
     path: str
     line: int = 1
     start: int = 0
+    file: int = 0
 
 
 def read_sentences(paths: Iterable[str | Path], reading: Reading = PLAIN) -> Iterator[list[str]]:
