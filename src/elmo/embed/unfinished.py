@@ -89,25 +89,14 @@ class Unfinished:
     def __init__(self, path: Path, job: Mapping[str, object], overwrite: bool) -> None:
         self.path, self.folder = path, work_folder_of(path)
         self._job, self._overwrite = {"format": FORMAT, **job}, overwrite
-        self.progress = EmbeddingProgress()
-
-    def load(self) -> None:
-        """Read how far the work has come.
-
-        Raises:
-            ElmoError: If the folder holds work of another command and `overwrite` is false, or if it is damaged.
-        """
-        progress: EmbeddingProgress | None = None
         if (self.folder / PROGRESS).exists():
-            job, progress = self._read()
-            same = is_same_job(self.path, job, self._job, self._overwrite)
+            found, self.progress = self._read()
+            same = is_same_job(path, found, self._job, overwrite)
             # The data file was moved to its final path, but the run ended before it removed the rest.
-            finished = DATA in progress.sizes and not (self.folder / DATA).exists()
-            progress = progress if same and not finished else None
-        if progress is None:
-            self._clear()
-        else:
-            self.progress = progress
+            finished = DATA in self.progress.sizes and not (self.folder / DATA).exists()
+            if same and not finished:
+                return
+        self._clear()
 
     def _read(self) -> tuple[Mapping[str, object], EmbeddingProgress]:
         """Read the job that the folder belongs to, and its progress."""
@@ -189,10 +178,9 @@ def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> G
     Raises:
         ElmoError: If the folder holds work of another job, is damaged, or is in use by another process.
     """
-    work = Unfinished(path, job, overwrite)
-    with unfinished_folder(work.folder, path, (work.folder / PROGRESS).exists, mark=PROGRESS):
-        work.load()
-        yield work
+    folder = work_folder_of(path)
+    with unfinished_folder(folder, path, (folder / PROGRESS).exists, mark=PROGRESS):
+        yield Unfinished(path, job, overwrite)
 
 
 def tidy_up(path: Path) -> None:
