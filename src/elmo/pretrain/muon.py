@@ -34,8 +34,7 @@ class Muon(torch.optim.Optimizer):
     computed (see `orthogonalize`).
 
     Args:
-        parameters: The matrices to train. The state of each must be set before the first step, as `make_optimizer`
-            does.
+        parameters: The matrices to train.
         lr: The learning rate.
         momentum: The decay of the average of gradients.
         weight_decay: The factor of the weight decay, which is multiplied by the learning rate.
@@ -46,6 +45,9 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -110,43 +110,26 @@ def make_optimizer(
             kind = "rows" if p in rows else "orthogonal" if orthogonal else "matrices" if p.dim() > 1 else "vectors"
             groups[kind].append(p)
         adam: dict[str, Any] = {"lr": rate, "betas": BETAS}
-        muon: dict[str, Any] = {"lr": rate, "momentum": MOMENTUM}
-        made = [
-            _make(RowAdam, groups["rows"], _adam_state, **adam),
-            _make(torch.optim.AdamW, groups["matrices"], _adam_state, weight_decay=decay, fused=fused, **adam),
-            _make(torch.optim.AdamW, groups["vectors"], _adam_state, weight_decay=0.0, fused=fused, **adam),
-            _make(Muon, groups["orthogonal"], _muon_state, weight_decay=decay, **muon),
-        ]
-        parts = [part for part in made if part is not None]
+        kinds: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
+            "rows": (RowAdam, adam),
+            "matrices": (torch.optim.AdamW, {**adam, "weight_decay": decay, "fused": fused}),
+            "vectors": (torch.optim.AdamW, {**adam, "weight_decay": 0.0, "fused": fused}),
+            "orthogonal": (Muon, {"lr": rate, "momentum": MOMENTUM, "weight_decay": decay}),
+        }
+        parts = [make(groups[kind], **settings) for kind, (make, settings) in kinds.items() if groups[kind]]
+        for part in parts:
+            if not isinstance(part, Muon):
+                _make_adam_state(part)
     else:  # a choice that was added to the recipe alone must not train as another one
         raise ElmoError(f"training.optimizer: {training.optimizer!r} has no case in `make_optimizer`")
     return Optimizer(parts, training.warmup, training.decay)
 
 
-def _make(
-    kind: Callable[..., torch.optim.Optimizer],
-    parameters: list[nn.Parameter],
-    state: Callable[[Tensor], dict[str, Tensor]],
-    **settings: Any,
-) -> torch.optim.Optimizer | None:
-    """Make an optimizer and its state, or None if there are no parameters.
-
-    torch itself makes the state in the first step, but a checkpoint must be loaded into it before that.
-    """
-    if not parameters:
-        return None
-    part = kind(parameters, **settings)
-    part.state.update({parameter: state(parameter) for parameter in parameters})
-    return part
-
-
-def _adam_state(parameter: Tensor) -> dict[str, Tensor]:
-    averages = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
-    return {"step": torch.zeros(()), **averages}
-
-
-def _muon_state(parameter: Tensor) -> dict[str, Tensor]:
-    return {"momentum_buffer": torch.zeros_like(parameter)}
+def _make_adam_state(part: torch.optim.Optimizer) -> None:
+    """Make the state that torch would make in the first step: a checkpoint must be loaded into it before that."""
+    for group in part.param_groups:
+        for p in group["params"]:
+            part.state[p] = {"step": torch.zeros(()), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
 
 
 @torch.no_grad()
