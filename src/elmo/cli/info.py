@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import examples, json_option, print_result, without_controls
+from elmo.cli.shared import corpus_sizes, examples, json_option, print_result, without_controls
 from elmo.wording import counted, file_names
 
 if TYPE_CHECKING:
@@ -106,14 +106,10 @@ def _describe_result(path: Path) -> tuple[str, dict[str, Any]] | None:
         from elmo.text.corpus import Corpus
 
         corpus = Corpus.open(path)
-        sizes = ("num_tokens", "num_sentences", "num_types", "vocabulary_size", "oov_rate", "source")
+        sizes, figures = corpus_sizes(corpus)
         return (
-            f"corpus for pretraining: {counted(corpus.num_tokens, 'token')} in "
-            f"{counted(corpus.num_sentences, 'sentence')}, "
-            f"{corpus.num_types:,} types, of which {corpus.vocabulary_size:,} are the vocabulary "
-            f"({corpus.oov_rate:.2%} of the tokens are not in it).\nMade by elmo prepare from "
-            f"{_inputs(corpus.source)}: {corpus.cut}.",
-            {"kind": "corpus", **{name: getattr(corpus, name) for name in sizes}, "settings": asdict(corpus.settings)},
+            f"corpus for pretraining: {sizes}.\nMade by elmo prepare from {_inputs(corpus.source)}: {corpus.cut}.",
+            {"kind": "corpus", **figures, "source": corpus.source, "settings": asdict(corpus.settings)},
         )
     if (path / "index.json").is_file():
         from elmo.analysis.search import describe_index

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from elmo.cli.shared import (
+    corpus_sizes,
     examples,
     is_given,
     json_option,
@@ -15,7 +16,6 @@ from elmo.cli.shared import (
     reading_options,
 )
 from elmo.errors import ElmoError
-from elmo.wording import counted
 
 NOTED_SHARE = 0.001
 """The share of tokens that may be cut without a note. Addresses of the web are about as many."""
@@ -133,17 +133,5 @@ def command(
             "pretrain (--set char_cnn.max_characters_per_token=…)",
             err=True,
         )
-    figures = {
-        "folder": str(folder),
-        "num_tokens": corpus.num_tokens,
-        "num_sentences": corpus.num_sentences,
-        "num_types": corpus.num_types,
-        "vocabulary_size": corpus.vocabulary_size,
-        "oov_rate": corpus.oov_rate,
-    }
-    sentence = (
-        f"{folder}: {counted(corpus.num_tokens, 'token')} in {counted(corpus.num_sentences, 'sentence')}, "
-        f"{counted(corpus.num_types, 'type')}, "
-        f"of which {corpus.vocabulary_size:,} are the vocabulary ({corpus.oov_rate:.2%} of the tokens are not in it)"
-    )
-    print_result(sentence, figures, as_json)
+    sizes, figures = corpus_sizes(corpus)
+    print_result(f"{folder}: {sizes}", {"folder": str(folder), **figures}, as_json)

@@ -16,12 +16,14 @@ import click
 from click.core import ParameterSource
 
 from elmo.errors import ElmoError
+from elmo.wording import counted
 
 if TYPE_CHECKING:
     from elmo.embed.layers import Layers
     from elmo.embed.sentence_embedder import SentenceEmbedder
     from elmo.formats.model import Model
     from elmo.text.choice import Choice
+    from elmo.text.corpus import Corpus
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -186,6 +188,17 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in cast("Sequence[Any]", value)]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def corpus_sizes(corpus: Corpus) -> tuple[str, dict[str, Any]]:
+    """Return the sizes of a corpus, in words and as figures."""
+    sizes = (
+        f"{counted(corpus.num_tokens, 'token')} in {counted(corpus.num_sentences, 'sentence')}, "
+        f"{counted(corpus.num_types, 'type')}, of which {corpus.vocabulary_size:,} are the vocabulary "
+        f"({corpus.oov_rate:.2%} of the tokens are not in it)"
+    )
+    names = ("num_tokens", "num_sentences", "num_types", "vocabulary_size", "oov_rate")
+    return sizes, {name: getattr(corpus, name) for name in names}
 
 
 def add_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
