@@ -70,9 +70,9 @@ def note_on_layout(sample: str, layout: str) -> str | None:
     if _MARKUP.match(sample):
         return "this is XML or HTML, whose tags would be read as words; take the text out of it first"
     words = [line for line in lines if not line.startswith("#")]
-    if words and _share(words, lambda line: _WORD_LINE.fullmatch(line) is not None) > 0.9:
+    if words and _share(words, _WORD_LINE.fullmatch) > 0.9:
         return "this looks like CoNLL-U, and is read as plain text; pass `text='conllu'`"
-    if _share(lines, lambda line: _JSON_LINE.fullmatch(line) is not None) > 0.9:
+    if _share(lines, _JSON_LINE.fullmatch) > 0.9:
         return "these are lines of JSON, whose keys and marks would be read as words; take the text out of them first"
     if found := _INVISIBLE.search(sample):
         name = f"U+{ord(found[0][-1]):04X}"
@@ -87,9 +87,9 @@ def note_on_layout(sample: str, layout: str) -> str | None:
         )
     if len(lines) < FEWEST_LINES:
         return None
-    if _share(sample.split(), lambda word: _TAGGED_WORD.fullmatch(word) is not None) > 0.9:
+    if _share(sample.split(), _TAGGED_WORD.fullmatch) > 0.9:
         return "most words end in a tag (word_TAG), which would be read as a part of the word; take the tags out first"
-    if _share(lines, lambda line: _TAGGED_LINE.fullmatch(line) is not None) > 0.9:
+    if _share(lines, _TAGGED_LINE.fullmatch) > 0.9:
         return "most lines are a word and its tag, and each is read as a sentence; put a sentence on each line"
     if (mark := _mark_of_table(lines)) is not None:
         return f"most lines have the same number of {mark}, as a table has; take the column of the text out of it first"
@@ -124,7 +124,7 @@ def _are_wrapped(lines: Sequence[str]) -> bool:
     """Return whether most lines are about as long as the longest, and end anywhere in a sentence."""
     longest = max(map(len, lines))
     is_even = _share(lines, lambda line: len(line) > 0.8 * longest) > 0.5
-    return longest <= LONGEST_WRAPPED and is_even and _share(lines, lambda line: _END.search(line) is not None) < 0.5
+    return longest <= LONGEST_WRAPPED and is_even and _share(lines, _END.search) < 0.5
 
 
 def _mark_of_table(lines: Sequence[str]) -> str | None:
@@ -145,9 +145,9 @@ def _mixes_forms(sample: str) -> bool:
     return len(normalize("NFD", composed)) - len(composed) - num_decomposed >= FEWEST_LETTERS
 
 
-def _share(items: Sequence[str], is_so: Callable[[str], bool]) -> float:
+def _share(items: Sequence[str], is_so: Callable[[str], object]) -> float:
     """Return the share of lines or words of which something is true."""
-    return sum(map(is_so, items)) / len(items)
+    return sum(bool(is_so(item)) for item in items) / len(items)
 
 
 def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: Sequence[str]) -> str | None:
