@@ -53,7 +53,7 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
     """
     from elmo.formats import load, save_bilm, save_native
     from elmo.formats.card import CARD
-    from elmo.formats.model import require_bytes
+    from elmo.formats.model import refuse_lexicon
     from elmo.targets import unfinished_folder, work_folder_of
 
     if kind == "bilm" and storage != "float32":
@@ -62,7 +62,7 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
         )
     _require_new_or_model(target, kind)  # before a long download or conversion
     model = load(source)
-    require_bytes(model, "converted")  # before a folder is made
+    refuse_lexicon(model, "converted")  # before a folder is made
     place = target.resolve()  # a folder can't take the place of a link
     place.parent.mkdir(parents=True, exist_ok=True)
     # TARGET appears complete or not at all: files are written to another folder, where a killed run also leaves them.

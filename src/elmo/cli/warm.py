@@ -219,7 +219,7 @@ def _opened(model: str, what: str, done: str) -> Generator[tuple[Model, Path]]:
     `done` says for an error what was to be done to the model.
     """
     from elmo.formats import load
-    from elmo.formats.model import require_bytes
+    from elmo.formats.model import refuse_lexicon
     from elmo.formats.native import load_native
     from elmo.formats.sources import is_bundled
     from elmo.targets import alone_in
@@ -230,7 +230,7 @@ def _opened(model: str, what: str, done: str) -> Generator[tuple[Model, Path]]:
     with alone_in(folder) if folder else nullcontext():  # so that no training replaces the weights meanwhile
         # What is stored now is not read: it may be damaged, and Windows cannot replace a file that is mapped.
         loaded = load_native(folder, with_types=False) if folder else load(model)
-        require_bytes(loaded, done)  # such a model can't be converted either, as the next sentence advises
+        refuse_lexicon(loaded, done)  # such a model can't be converted either, as the next sentence advises
         if folder is None:
             raise ElmoError(
                 f"{model}: is not a native model folder, so {what} cannot be stored in it ({loaded.origin}); "

@@ -21,7 +21,7 @@ from elmo.errors import ElmoError
 from elmo.formats import renames
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.hdf5 import new_hdf5, open_hdf5
-from elmo.formats.model import TEXT, Model, TokenVectors, require_bytes, text_config, without_softmax
+from elmo.formats.model import TEXT, Model, TokenVectors, refuse_lexicon, text_config, without_softmax
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
 from elmo.formats.safetensors import as_float32
 from elmo.formats.stored import StoredBiLM, StoredSoftmax, Weights, bilm_shapes, softmax_shapes
@@ -147,7 +147,7 @@ def save_bilm(model: Model, folder: str | Path) -> None:
     Raises:
         ElmoError: If the model has a lexicon.
     """
-    require_bytes(model, "converted")
+    refuse_lexicon(model, "converted")
     folder = Path(folder)
     if model.warm_state is not None:
         warnings.warn("bilm HDF5 has no place for a warm state; it is left out", stacklevel=2)

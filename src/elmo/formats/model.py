@@ -309,7 +309,7 @@ def text_config(value: object, path: Path) -> TextConfig:
     return text
 
 
-def require_bytes(model: Model, done: str) -> None:
+def refuse_lexicon(model: Model, done: str) -> None:
     """Refuse what is no model, and one with a lexicon, which no format that we write can store.
 
     Args:
@@ -328,7 +328,7 @@ def require_characters(model: Model, done: str) -> CharCNNConfig:
         model: The model to check.
         done: What was to be done to the model, for the message: "trained", "converted".
     """
-    require_bytes(model, done)
+    refuse_lexicon(model, done)
     if model.config.char_cnn is None:
         raise ElmoError(f"a model that reads whole words, not characters, cannot be {done} ({model.origin})")
     return model.config.char_cnn

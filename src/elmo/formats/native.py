@@ -13,7 +13,7 @@ from elmo.config import BiLMConfig, TextConfig, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.card import CARD, FACTS, description_writers, figure_writers, read_card, read_figures
 from elmo.formats.files import read_json, versions, write_all, write_json
-from elmo.formats.model import TEXT, Model, require_bytes, text_config
+from elmo.formats.model import TEXT, Model, refuse_lexicon, text_config
 from elmo.formats.native_files import (
     BILM_CHECKSUM,
     CONFIG,
@@ -195,7 +195,7 @@ def save_native(
     Raises:
         ElmoError: If the model has a lexicon, or if `storage` is not float32 and can't represent a weight.
     """
-    require_bytes(model, "converted")
+    refuse_lexicon(model, "converted")
     folder = Path(folder)
     weights = {folder / WEIGHTS: _rounded(model.weights, storage, folder / WEIGHTS)}
     if (softmax := model.stored_softmax) is not None:

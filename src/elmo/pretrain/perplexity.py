@@ -22,7 +22,7 @@ from elmo.formats.model import (
     Model,
     State,
     predictor_inputs,
-    require_bytes,
+    refuse_lexicon,
     require_softmax,
     require_warm_state,
 )
@@ -145,7 +145,7 @@ def score_sentences(
         ElmoError: If the model has no softmax, vocabulary or warm state where one is needed, if `state` is unknown, or
             if a sentence is not a list or an array of strings.
     """
-    require_bytes(model, "scored")
+    refuse_lexicon(model, "scored")
     require_count("`batch_size`", batch_size)
     otherwise = "train one on text of yours with 'elmo finetune --new-softmax'"
     if model.config.char_cnn is None:
