@@ -25,12 +25,7 @@ class NpzWriter:
     The directory of the zip file stays in memory until the end, at about half a kilobyte per array. Prefer `.h5` or
     `.parquet` for millions of sentences that are not pooled.
 
-    Args:
-        folder: The folder of unfinished work.
-        layout: The shape of a sentence's array.
-        dtype: The type of the stored numbers.
-        sizes: The result of the last `commit` of an interrupted run, from which to continue; empty to start.
-        facts: What makes the file.
+    Its arguments are those of `HDF5Writer`.
     """
 
     def __init__(

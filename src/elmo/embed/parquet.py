@@ -40,12 +40,7 @@ class ParquetWriter:
     Every commit completes a small Parquet file, so that nothing before it is rewritten. These files follow each other
     in one file, and its last footer describes all of them.
 
-    Args:
-        folder: The folder of unfinished work.
-        layout: The shape of a sentence's array.
-        dtype: The type of the stored numbers.
-        sizes: The result of the last `commit` of an interrupted run, from which to continue; empty to start.
-        facts: What makes the file.
+    Its arguments are those of `HDF5Writer`.
     """
 
     def __init__(
