@@ -72,7 +72,7 @@ class Reporter:
         """Move the progress line by the step that was just made."""
         if self._metrics is not None:
             self._bar.total = self._expected_steps()
-            self._bar.set_postfix_str(progress_text(self._summary()) + self._best_text(), refresh=False)
+            self._bar.set_postfix_str(self._figures(), refresh=False)
             with suppress(OSError):  # nobody reads stderr any more, or its disk is full: no reason to end the run
                 self._bar.update()
                 if self._bar.disable and time.monotonic() - self._last_line >= LINE_SECONDS:
@@ -114,11 +114,8 @@ class Reporter:
         """Write what a terminal would show."""
         progress, total = self._run.progress, self._expected_steps()
         left = self._bar.format_interval((total - progress.step) * progress.seconds / progress.step)
-        figures = progress_text(self._summary()) + self._best_text()
-        folder = self._run.folder
-        print(
-            f"elmo: {folder}: step {progress.step:,} of {total:,}, {figures}, {left} left", file=sys.stderr, flush=True
-        )
+        line = f"{self._run.folder}: step {progress.step:,} of {total:,}, {self._figures()}, {left} left"
+        print(f"elmo: {line}", file=sys.stderr, flush=True)
 
     def _summary(self) -> Row:
         """Return the metrics of all steps since the last row."""
@@ -138,12 +135,15 @@ class Reporter:
             row[f"{direction}_perplexity"] = perplexity_of(loss)
         return row
 
-    def _best_text(self) -> str:
-        """Return what the progress line says of the best step."""
-        progress = self._run.progress
+    def _figures(self) -> str:
+        """Return what the progress line says of the steps since the last row of metrics, and of the best step."""
+        row, progress = self._summary(), self._run.progress
+        perplexities = [row[key] for name in DIRECTIONS if (key := f"{name}_perplexity") in row]
+        ways = "/".join(perplexity_text(value, 1) for value in perplexities)
+        text = f"{row['tokens_per_second']:,.0f} tokens/s, loss {row['loss']:.3f}, perplexity {ways}"
         if progress.best_perplexity is None:
-            return ""
-        return f", held-out {perplexity_text(progress.best_perplexity, 1)} at best, step {progress.best_step:,}"
+            return text
+        return f"{text}, held-out {perplexity_text(progress.best_perplexity, 1)} at best, step {progress.best_step:,}"
 
     def _expected_steps(self) -> int:
         """Return the step at which training is expected to end, at its pace so far."""
@@ -151,11 +151,3 @@ class Reporter:
         if minutes is None:
             return self._run.total_steps
         return min(self._run.total_steps, max(progress.step, round(progress.step * 60 * minutes / progress.seconds)))
-
-
-def progress_text(row: Row) -> str:
-    """Format a row of metrics for the progress line."""
-    parts = [f"{row['tokens_per_second']:,.0f} tokens/s", f"loss {row['loss']:.3f}"]
-    perplexities = [row[key] for name in DIRECTIONS if (key := f"{name}_perplexity") in row]
-    parts.append("perplexity " + "/".join(perplexity_text(value, 1) for value in perplexities))
-    return ", ".join(parts)
