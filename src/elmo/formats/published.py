@@ -91,19 +91,9 @@ def find_published(name: str) -> PublishedModel | None:
     if not siblings:
         return None
     if parts["family"] == "nlpl" and parts["model"].isdigit():
-        unknown = "not stated"
-        return PublishedModel(
-            name=name,
-            title="the NLPL repository",
-            code=unknown,
-            language=unknown,
-            size=unknown,
-            tokens=unknown,
-            license=unknown,
-            alive="unknown",
-            files=(_NLPL.format(parts["model"]),),
-            sources=(),
-        )
+        unknown = dict.fromkeys(("code", "language", "size", "tokens", "license"), "not stated")
+        archive = _NLPL.format(parts["model"])
+        return PublishedModel(name, "the NLPL repository", **unknown, alive="unknown", files=(archive,), sources=())
     known = "models go by their numbers" if parts["family"] == "nlpl" else f"there are {', '.join(siblings)}"
     raise ElmoError(f"{name}: no such published model; in {parts['family']} {known} (elmo models lists all)")
 
