@@ -47,7 +47,6 @@ def save_trained(
         metadata: Keys for the head of the card (see `model_card`).
     """
     remove_partial(folder)
-    # A finished run that is started again must not remove what was added to its folder, such as a warm state.
     if not _holds(folder, model):
         save_native(model, folder, figures, metadata)
     elif known_figures(folder) != dict(figures) or not (folder / CARD).exists():

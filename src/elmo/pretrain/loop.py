@@ -235,7 +235,7 @@ class Pretrainer:
             is_end_new = self.is_done and self._has_unreported
             if is_end_new:
                 self._report(reporter)
-            # Writing the same once more would remove what was added to the folder since, such as a warm state.
+            # A finished run that is started again has its checkpoint already, and need not write it once more.
             if is_end_new or not self.processes.on_first(lambda: is_written(self.result, self.folder, self.figures())):
                 self.save()
         self.stopped |= self.is_asked_to_stop  # during the last save
