@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -88,20 +89,14 @@ def load_native(
     while True:
         before = versions(folder / name for name in FILES)
         try:
-            return _load(
-                folder,
-                is_named=is_named,
-                with_softmax=with_softmax,
-                with_types=with_types,
-                types_in_memory=types_in_memory,
-            )
+            return _load(folder, is_named, with_softmax, with_types, types_in_memory)
         except ElmoError:
             # A training replaces one file after the other, which may have happened meanwhile.
             if versions(folder / name for name in FILES) == before:
                 raise
 
 
-def _load(folder: Path, *, is_named: bool, with_softmax: bool, with_types: bool, types_in_memory: bool) -> Model:
+def _load(folder: Path, is_named: bool, with_softmax: bool, with_types: bool, types_in_memory: bool) -> Model:
     config, text, checksum_of_config = read_model_config(folder / CONFIG)
     require_sizes(config, folder / CONFIG)
     arrays, metadata = read_arrays(folder / WEIGHTS)
@@ -207,15 +202,13 @@ def save_native(
     if (vocabulary := model.vocabulary) is not None:
         with_words = WEIGHTS if model.config.n_tokens_vocab is not None else SOFTMAX
         records[folder / with_words][WORDS_CHECKSUM] = checksum_of_words(vocabulary)
-    # `place` and `arrays` are default arguments, because the functions run after the loop has gone on.
     writers: dict[Path, Callable[[Path], object]] = {
-        place: lambda path, place=place, arrays=arrays: write_arrays(path, arrays, records[place])
-        for place, arrays in weights.items()
+        place: partial(write_arrays, arrays=arrays, metadata=records[place]) for place, arrays in weights.items()
     }
     if model.num_mixes:
-        writers[folder / MIXES] = lambda path: write_arrays(path, arrays_of_mixes(model.mixes), own)
+        writers[folder / MIXES] = partial(write_arrays, arrays=arrays_of_mixes(model.mixes), metadata=own)
     if (state := model.warm_arrays) is not None:
-        writers[folder / WARM] = lambda path: write_arrays(path, arrays_of_state(state), own)
+        writers[folder / WARM] = partial(write_arrays, arrays=arrays_of_state(state), metadata=own)
     kept = files_that_fit(folder, own[BILM_CHECKSUM]) if keep_fitting else []
     # Unlike a warm state, they are the numbers of these weights alone. Their file may be the one that they are mapped
     # from, which Windows does not replace.
