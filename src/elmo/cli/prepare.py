@@ -10,8 +10,8 @@ from elmo.cli.shared import (
     examples,
     is_given,
     json_option,
-    note_on_text,
     print_note,
+    print_note_on_text,
     print_result,
     reading_options,
 )
@@ -105,7 +105,7 @@ def command(
     text = text or layout_by_name(paths)
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:
         click.echo(f"elmo: {note}", err=True)
-    note_on_text(paths, text, encoding)
+    print_note_on_text(paths, text, encoding)
     for path in (path for path, number in Counter(paths).items() if number > 1):
         print_note(path, "is named more than once, and is read each time")
     was_there = folder.exists()  # `prepare` opens it if it is the same corpus, and refuses it otherwise

@@ -14,8 +14,8 @@ from elmo.cli.shared import (
     device_option,
     examples,
     json_option,
-    note_on_text,
     print_note,
+    print_note_on_text,
     print_result,
     set_option,
 )
@@ -173,7 +173,7 @@ def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: st
         tokenizer = reading.tokenizer
         refuse_function(tokenizer, f"{corpus.folder}:")
         if tokenizer == "whitespace":
-            note_on_text(paths, reading.text, reading.encoding)
+            print_note_on_text(paths, reading.text, reading.encoding)
     if any(is_made_of(corpus.folder, Path(each)) for each in paths):
         note = "is part of the text that the corpus was made from, so perplexity on it says little; hold out other text"
         print_note(path, note)

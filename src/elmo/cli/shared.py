@@ -300,7 +300,7 @@ def choose_reading(
     return choice
 
 
-def note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
+def print_note_on_text(paths: Sequence[str], text: str, encoding: str) -> None:
     """Tell the user if a text has another layout than it is read with, or is raw and cut at its spaces by default.
 
     Args:

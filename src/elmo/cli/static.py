@@ -10,7 +10,7 @@ import click
 from elmo.cli.shared import (
     examples,
     json_option,
-    note_on_text,
+    print_note_on_text,
     print_result,
     reading_options,
 )
@@ -95,7 +95,7 @@ def command(
     require_word_tests(similarity, analogies)
     if not Path(source).is_dir():
         paths = expand([source])
-        note_on_text(paths, reading["text"] or layout_by_name(paths), reading["encoding"])
+        print_note_on_text(paths, reading["text"] or layout_by_name(paths), reading["encoding"])
     started = time.perf_counter()
     with opened_corpus(source, out, reading) as corpus:
         num_words, num_tokens = train_static(corpus, out, config), corpus.num_tokens
