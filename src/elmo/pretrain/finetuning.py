@@ -94,7 +94,7 @@ def finetune(
         model: The model, or what `elmo.load` takes. It is not changed, but one on a GPU is moved to the CPU.
         inputs: The files to train on.
         folder: The model folder to write. It also holds the corpus and the run folders.
-        settings: Keys of `PretrainingConfig` to change, and their values: `{"n_epochs": 2}`. `default_settings` says
+        settings: Keys of `PretrainingConfig` to change, and their values: `{"n_epochs": 2}`. `finetuning_config` says
             which defaults differ from those of pretraining. The default batch size depends on the length of the text.
         new_softmax: Whether to train a new softmax first, for as long again, with the biLM frozen. The perplexity
             before fine-tuning is then that of the old biLM with the new softmax. A learning rate among `settings` is
@@ -143,17 +143,19 @@ def finetune(
 def finetuning_config(
     model: Model, settings: Mapping[str, object], new_softmax: bool, corpus: Corpus | None = None
 ) -> PretrainingConfig:
-    """Return the settings of a training: `settings`, and `default_settings` for all other keys.
+    """Return the settings of a training: `settings`, and defaults for all other keys.
 
-    Without a setting for it, the batch size is the default for `corpus`, if that is known yet.
+    Some defaults differ from those of pretraining. It trains for one epoch, with the loss that fits the model's
+    softmax, and the learning rate is lower. The batch size is the default for `corpus`, if that is known yet.
 
     Raises:
         ElmoError: If a setting is wrong, or has no meaning in fine-tuning.
     """
-    known = default_settings(model, new_softmax) | dict(settings)
-    if known.get("loss") != "adaptive" and "adaptive_cutoffs" not in settings:
-        # These are the model's cutoffs. A different loss is refused later, with a clearer message.
-        known.pop("adaptive_cutoffs", None)
+    known: dict[str, object] = {"n_epochs": 1.0, "learning_rate": LEARNING_RATE, **settings}
+    if isinstance(model.softmax, AdaptiveSoftmax) and not new_softmax:
+        known.setdefault("loss", "adaptive")
+        if known["loss"] == "adaptive":  # another loss is refused later, with a clearer message
+            known.setdefault("adaptive_cutoffs", model.softmax.cutoffs[:-1])
     config = from_mapping(PretrainingConfig, known, "training")
     # Rates of other optimizers differ by orders of magnitude, so none is assumed.
     if config.optimizer != "adagrad" and "learning_rate" not in settings:
@@ -238,18 +240,6 @@ def _require_finetuning(folder: Path) -> None:
         return
     if others := [name for name in names if name != "corpus" or not is_begun]:
         raise ElmoError(f"{folder}: holds {others[0]}, which does not belong to a fine-tuning; name a new folder")
-
-
-def default_settings(model: Model, new_softmax: bool = False) -> dict[str, object]:
-    """Return the settings of `PretrainingConfig` whose defaults are different in fine-tuning.
-
-    It trains for one epoch, with the loss that fits the model's softmax. The learning rate is lower than in
-    pretraining.
-    """
-    settings: dict[str, object] = {"n_epochs": 1.0, "learning_rate": LEARNING_RATE}
-    if isinstance(model.softmax, AdaptiveSoftmax) and not new_softmax:
-        settings |= {"loss": "adaptive", "adaptive_cutoffs": model.softmax.cutoffs[:-1]}
-    return settings
 
 
 def default_batch_size(corpus: Corpus, unroll_steps: int) -> int:
