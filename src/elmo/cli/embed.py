@@ -134,6 +134,7 @@ def command(
     from its start, and with --state carry the work starts again.
     """
     from elmo.embed.writers import ENDINGS, check_target
+    from elmo.text.opening import can_be_read_again
     from elmo.text.reading import expand
 
     # Everything that can be refused without the model is refused before it is loaded.
@@ -163,7 +164,7 @@ def command(
         written = embedder.write(
             output,
             # A run that continues, or starts over, reads the text a second time, unless it comes from a pipe.
-            sentences if sentences.can_be_read_again else iter(sentences),
+            sentences if all(map(can_be_read_again, paths)) else iter(sentences),
             layers=layers,
             overwrite=overwrite,
             total_bytes=count_bytes(paths),
@@ -224,13 +225,6 @@ class _Text:
         if self._ids is None:
             return read_sentences(self._paths, self._reading)
         return read_located(self._paths, self._reading, ids=self._ids)
-
-    @property
-    def can_be_read_again(self) -> bool:
-        """Whether all of them are regular files, not pipes."""
-        from elmo.text.opening import STDIN
-
-        return all(path != STDIN and Path(path).is_file() for path in self._paths)
 
 
 @contextmanager

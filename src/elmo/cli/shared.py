@@ -352,6 +352,6 @@ def count_bytes(paths: Sequence[str]) -> int | None:
 
 def _is_plain(path: str) -> bool:
     """Return whether a text is a file that can be read again, and is not compressed."""
-    from elmo.text.opening import COMPRESSED, STDIN
+    from elmo.text.opening import COMPRESSED, can_be_read_again
 
-    return path != STDIN and Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED
+    return can_be_read_again(path) and Path(path).suffix.lower() not in COMPRESSED

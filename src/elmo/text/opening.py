@@ -35,6 +35,11 @@ def kind_by_name(path: str | Path) -> str:
     return others[-1] if last in COMPRESSED and others else last
 
 
+def can_be_read_again(path: str) -> bool:
+    """Return whether a text is a regular file: standard input and pipes can be read only once."""
+    return path != STDIN and Path(path).is_file()
+
+
 @contextmanager
 def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tuple[type[Exception], ...]]]:
     """Open a file for reading. `~` at the beginning of its name is the home folder.

@@ -44,7 +44,7 @@ from elmo.text.corpus import (
 )
 from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, renumber
 from elmo.text.languages import require_language_code
-from elmo.text.opening import STDIN
+from elmo.text.opening import STDIN, can_be_read_again
 from elmo.text.parallel import tokenize_files
 from elmo.text.reading import SPLIT, WITH_WORDS, expand
 from elmo.text.rules import is_split_by_language
@@ -339,7 +339,7 @@ def _facts(
     """Describe what a corpus is made from and how, for `corpus.json`. Equal descriptions mean equal corpora."""
     made_of: dict[str, Any] | None = None
     # Contents are compared, not names or dates: a text that was copied or touched is still the same text.
-    if all(path != STDIN and Path(path).is_file() for path in paths):  # a pipe can be read only once
+    if all(map(can_be_read_again, paths)):
         words = None if vocabulary is None else "\n".join(vocabulary.words).encode()
         made_of = {
             "inputs": [_size_and_digest(Path(path)) for path in paths],
