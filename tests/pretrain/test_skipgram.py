@@ -119,6 +119,16 @@ def test_options_reach_the_training(corpus: Corpus, tmp_path: Path, monkeypatch:
     assert seen == [SkipGramConfig(**given)]
 
 
+def test_a_corpus_is_found_under_the_home_folder(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(corpus.folder.parent))
+    options = ["--dim", "8", "--epochs", "1", "--min-count", "1", "--workers", "1"]
+    out = run("static", f"~/{corpus.folder.name}", tmp_path / "out.txt", *options)
+    assert f"from {corpus.num_tokens:,} tokens" in out
+
+
 def test_a_path_in_place_of_a_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match=r"^`corpus`: expected what Corpus\.open returns, found .*Path"):
         train_static(tmp_path, tmp_path / "v.txt", SkipGramConfig())  # pyright: ignore[reportArgumentType]
