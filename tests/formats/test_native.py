@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -298,6 +299,14 @@ def test_weights_too_large_for_float16_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "half").exists()
     formats.save_native(model, tmp_path / "half", storage="bf16")
     assert formats.load(tmp_path / "half").bilm.forward_lstm.layers[0].bias[0] == torch.tensor(1e5).bfloat16()
+
+
+@pytest.mark.parametrize("storage", ["bfloat16", "float64", None])
+def test_an_unknown_storage_is_refused(storage: Any, tmp_path: Path) -> None:
+    """Anything but the three names was float16 without a word, even a type that keeps more."""
+    with pytest.raises(ElmoError, match=r"`storage`: .* is none of float32, float16, bf16"):
+        formats.save_native(make_model(), tmp_path / "half", storage=storage)
+    assert not (tmp_path / "half").exists()
 
 
 @pytest.mark.parametrize("storage", ["float16", "bf16"])

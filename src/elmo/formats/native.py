@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import numpy as np
 
@@ -51,13 +51,15 @@ from elmo.formats.stored import StoredBiLM, StoredMixes, Weights, bilm_shapes
 from elmo.formats.stored_types import StoredTypes, read_types
 from elmo.formats.tensors import require_sizes
 from elmo.formats.words import READ
-from elmo.schema import to_mapping
+from elmo.schema import require_choice, to_mapping
 
 if TYPE_CHECKING:
     from elmo.nn.bilm import BiLM, BiLMState
 
 Storage = Literal["float32", "float16", "bf16"]
 """The type that weights are stored in. The half-size types keep fewer significant bits: 11 in float16, 8 in bf16."""
+
+STORAGES: tuple[str, ...] = get_args(Storage)
 
 
 def is_native(path: Path) -> bool:
@@ -188,9 +190,11 @@ def save_native(
             again, of the rounded values.
 
     Raises:
-        ElmoError: If the model has a lexicon, or if `storage` is not float32 and can't represent a weight.
+        ElmoError: If the model has a lexicon, or if there is no such `storage`, or it is not float32 and can't
+            represent a weight.
     """
     refuse_lexicon(model, "converted")
+    require_choice("`storage`", storage, STORAGES)
     folder = Path(folder)
     weights = {folder / WEIGHTS: _rounded(model.weights, storage, folder / WEIGHTS)}
     if (softmax := model.stored_softmax) is not None:
