@@ -465,6 +465,21 @@ def test_figures_are_read_from_json_and_never_from_the_card(tmp_path: Path) -> N
     assert_refused(tmp_path / "model", "training.json: key 'figures' must map names to strings", "remove the file")
 
 
+@pytest.mark.parametrize("with_card", [True, False])
+def test_figures_that_could_not_be_read_again_are_refused(with_card: bool, tmp_path: Path) -> None:
+    """A number among them made a folder that `load` refuses, in the place of a model that it read."""
+    figures: Any = {"perplexity": 39.7}
+    with pytest.raises(ElmoError, match=r"`figures`: 'perplexity': expected a string, found float"):
+        formats.save_native(make_model(), tmp_path / "new", figures, with_card=with_card)
+    assert not (tmp_path / "new").exists()
+    formats.save_native(make_model(), tmp_path / "model", {"perplexity": "39.7"})
+    model = formats.load(tmp_path / "model")
+    model.figures = figures
+    with pytest.raises(ElmoError, match=r"`figures`: 'perplexity': expected a string"):
+        formats.save_native(model, tmp_path / "model", with_card=with_card)
+    assert formats.load(tmp_path / "model").figures == {"perplexity": "39.7"}
+
+
 def test_a_new_card_has_the_figures_that_the_model_keeps(tmp_path: Path) -> None:
     formats.save_native(make_model(), tmp_path / "model", {"perplexity": "39.7"})
     (tmp_path / "model" / "README.md").unlink()

@@ -11,6 +11,7 @@ from typing import cast
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, require_file, write_json, write_text
 from elmo.formats.model import Model
+from elmo.schema import require_text
 from elmo.wording import counted
 
 CARD, FACTS = "README.md", "training.json"
@@ -151,5 +152,11 @@ def description_writers(
 
 
 def figure_writers(folder: Path, figures: Mapping[str, str]) -> dict[Path, Callable[[Path], object]]:
-    """Return the writer of the figures, or none if there are no figures."""
+    """Return the writer of the figures, or none if there are no figures.
+
+    Raises:
+        ElmoError: If a figure is not a string, with which `read_figures` would refuse the whole model.
+    """
+    for name, value in figures.items():
+        require_text(f"`figures`: {name!r}", value)
     return {folder / FACTS: lambda path: write_json(path, {"figures": dict(figures)})} if figures else {}

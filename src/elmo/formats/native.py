@@ -190,8 +190,8 @@ def save_native(
             again, of the rounded values.
 
     Raises:
-        ElmoError: If the model has a lexicon, or if there is no such `storage`, or it is not float32 and can't
-            represent a weight.
+        ElmoError: If the model has a lexicon, or a figure is not a string; or if there is no such `storage`, or it is
+            not float32 and can't represent a weight.
     """
     refuse_lexicon(model, "converted")
     require_choice("`storage`", storage, STORAGES)
@@ -199,7 +199,6 @@ def save_native(
     weights = {folder / WEIGHTS: _rounded(model.weights, storage, folder / WEIGHTS)}
     if (softmax := model.stored_softmax) is not None:
         weights[folder / SOFTMAX] = _rounded(softmax.weights, storage, folder / SOFTMAX)
-    folder.mkdir(parents=True, exist_ok=True)
     config = to_mapping(model.config)
     own = {BILM_CHECKSUM: checksum_of_weights(weights[folder / WEIGHTS])}  # ties the other files to these weights
     records = {folder / WEIGHTS: {CONFIG_CHECKSUM: checksum({}, config)}, folder / SOFTMAX: dict(own)}
@@ -232,6 +231,7 @@ def save_native(
         if with_card
         else figure_writers(folder, model.figures if figures is None else figures)
     )
+    folder.mkdir(parents=True, exist_ok=True)
     removed = {SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, FACTS}.difference(kept)
     write_all(writers, optional=(folder / name for name in sorted(removed)))
 
