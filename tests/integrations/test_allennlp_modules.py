@@ -285,6 +285,17 @@ def test_token_vectors_with_boundaries(files: tuple[str, str]) -> None:
     assert all(p.requires_grad for p in _ElmoCharacterEncoder(*files, requires_grad=True).parameters())
 
 
+@pytest.mark.parametrize("row", [[0, 1, 1], [1, 0, 1]], ids=["before", "between"])
+@pytest.mark.parametrize("kind", [_ElmoCharacterEncoder, _ElmoBiLm, Elmo], ids=lambda kind: kind.__name__)
+def test_padding_that_does_not_follow_the_tokens_is_refused(kind: Any, row: list[int], files: tuple[str, str]) -> None:
+    """`</S>` would take the place of a token, and the mask would have fewer tokens than the sentence."""
+    module = kind(*files, 1) if kind is Elmo else kind(*files)
+    ids = batch_to_ids([["A", "new", "play"], ["A", "new", "play"]])
+    ids[1] *= torch.tensor(row).unsqueeze(1)
+    with pytest.raises(ElmoError, match=r"^`inputs`: a sentence has padding before or between its tokens; put all"):
+        module(ids)
+
+
 def test_the_state_of_a_character_encoder_has_allennlps_names(files: tuple[str, str]) -> None:
     prefix = "_elmo_lstm._token_embedder."
     weights = [make_state_dict(make_weights(make_options(), seed), "") for seed in (0, 1)]

@@ -242,14 +242,27 @@ def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tens
     Raises:
         ElmoError: If a sentence has padding before or between its tokens.
     """
-    lengths = is_token.sum(dim=1)
-    if not torch.equal(is_token, mask_of(lengths, is_token.shape[1])):
-        raise ElmoError("`inputs`: a sentence has padding before or between its tokens; put all padding after them")
+    lengths = require_padding_last(is_token)
     # `</S>` follows each sentence's own last token, so that padding stays at the end.
     bounded = F.pad(ids, (*[0] * (2 * ids.dim() - 4), 1, 1))
     bounded[:, 0] = begin
     bounded[torch.arange(len(ids), device=ids.device), lengths + 1] = end
     return bounded, lengths + 2
+
+
+def require_padding_last(is_token: Tensor) -> Tensor:
+    """Return the number of tokens of each row (B,), which must all stand before its padding.
+
+    Args:
+        is_token: True at tokens, (B, T) bool.
+
+    Raises:
+        ElmoError: If a row has padding before or between its tokens, which would be read in their place.
+    """
+    lengths = is_token.sum(dim=1)
+    if not torch.equal(is_token, mask_of(lengths, is_token.shape[1])):
+        raise ElmoError("`inputs`: a sentence has padding before or between its tokens; put all padding after them")
+    return lengths
 
 
 def require_batch(inputs: Tensor | None) -> Tensor:

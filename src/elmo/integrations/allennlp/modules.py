@@ -23,7 +23,7 @@ from elmo.integrations.allennlp.boundaries import add_sentence_boundary_token_id
 from elmo.nn import scalar_mix
 from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, run_directions, to_device
 from elmo.nn.char_encoder import CharEncoder
-from elmo.nn.elmo import WordCache, add_boundaries, boundary_words, mask_of, require_batch
+from elmo.nn.elmo import WordCache, add_boundaries, boundary_words, mask_of, require_batch, require_padding_last
 from elmo.nn.lstm import LSTMState, run_layers
 from elmo.nn.scalar_mix import normalize_layers
 
@@ -198,9 +198,14 @@ class ElmoCharacterEncoder(_Renamed):
         Returns:
             `token_embedding` (B, T+2, P), including `<S>` and `</S>`, and the bool `mask` (B, T+2). At padding,
             `token_embedding` has the vector of a word whose ids are all zero.
+
+        Raises:
+            ElmoError: If a sentence has padding before or between its tokens.
         """
         begin, end = boundary_words(self.encoder, inputs)
-        bounded, mask = add_sentence_boundary_token_ids(inputs, (inputs > 0).any(dim=2), begin, end)
+        is_token = (inputs > 0).any(dim=2)
+        bounded, mask = add_sentence_boundary_token_ids(inputs, is_token, begin, end)
+        require_padding_last(is_token)
         # Each distinct word is encoded only once.
         types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)
         return {"mask": mask, "token_embedding": F.embedding(tokens.view(bounded.shape[:2]), self.encoder(types))}
