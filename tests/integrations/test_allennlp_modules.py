@@ -121,6 +121,17 @@ def test_a_mix_of_tensors_of_any_shape(with_norm: bool, shape: tuple[int, ...]) 
     np.testing.assert_allclose(found.detach().numpy(), flat.reshape(shape), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("with_norm", [False, True])
+@pytest.mark.parametrize(("dtype", "wider"), [(torch.float16, torch.float32), (torch.float64, torch.float64)], ids=str)
+def test_a_mix_of_tensors_of_another_type(dtype: torch.dtype, wider: torch.dtype, with_norm: bool) -> None:
+    """As in AllenNLP, which multiplied each tensor by its weight, the wider type is that of the result."""
+    layers = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+    mix, mask = ScalarMix(3, do_layer_norm=with_norm), torch.ones(2, dtype=torch.bool)
+    found = mix(list(layers), mask)
+    assert found.dtype == wider
+    assert torch.equal(found, mix.to(wider)(layers.to(wider), mask))
+
+
 def test_the_parameters_of_a_mix() -> None:
     mix = ScalarMix(3, initial_scalar_parameters=[1.0, 2.0, 3.0])
     names = [*(f"scalar_parameters.{number}" for number in range(3)), "gamma"]

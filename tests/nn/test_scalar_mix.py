@@ -1,3 +1,4 @@
+import copy
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,25 @@ def test_layers_may_be_a_list_and_need_no_mask(layer_norm: bool) -> None:
     everywhere = torch.ones_like(MASK)
     assert torch.equal(mix(list(layers)), mix(layers, everywhere))
     assert torch.equal(mix(list(layers), MASK), mix(layers, MASK))
+
+
+@pytest.mark.parametrize(
+    "kinds", [(torch.float16, torch.float32), (torch.float64, torch.float32), (torch.bfloat16,) * 2]
+)
+@pytest.mark.parametrize("options", [{}, {"layer_norm": True}, {"top_only": True}], ids=str)
+def test_layers_of_another_type_than_the_scores(
+    options: dict[str, bool], kinds: tuple[torch.dtype, torch.dtype]
+) -> None:
+    """Files of vectors may be in float16, and then torch refused to multiply them by weights in float32."""
+    of_layers, of_scores = kinds
+    layers, mix = make_layers().to(of_layers), ScalarMix(L, **options).to(of_scores)
+    wider = torch.promote_types(of_layers, of_scores)
+    found = mix(layers, MASK)
+    assert found.dtype == wider
+    assert torch.equal(found, copy.deepcopy(mix).to(wider)(layers.to(wider), MASK))
+    found.sum().backward()
+    assert mix.gamma.grad is not None
+    assert mix.gamma.grad.dtype == of_scores
 
 
 def test_matches_equation_1() -> None:

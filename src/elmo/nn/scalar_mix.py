@@ -31,6 +31,16 @@ def mix_layers(layers: Tensor, scores: Tensor, gamma: Tensor) -> Tensor:
     return gamma * torch.einsum("l,lbtd->btd", scores.softmax(0), layers)
 
 
+def in_one_type(layers: Tensor | Sequence[Tensor], scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return layers, which may be a list, as one tensor, and the scores, both in the wider of their types.
+
+    Layers from a file may be in float16 or float64, and torch multiplies no two types.
+    """
+    layers = layers if isinstance(layers, Tensor) else torch.stack(list(layers))
+    dtype = torch.promote_types(layers.dtype, scores.dtype)
+    return layers.to(dtype), scores.to(dtype)
+
+
 def normalize_layers(layers: Tensor, mask: Tensor) -> Tensor:
     """Normalize each layer by one mean and one variance over all tokens of the batch, as published.
 
@@ -102,20 +112,19 @@ class ScalarMix(nn.Module):
             mask: (B, T), true at tokens and false at padding. None if there is no padding.
 
         Returns:
-            (B, T, D), zeros at padding.
+            (B, T, D), zeros at padding. If the layers have another type than the scores, it is the wider of both.
 
         Raises:
             ElmoError: If there are more or fewer layers than scores.
         """
-        if not isinstance(layers, Tensor):
-            layers = torch.stack(list(layers))
+        layers, scores = in_one_type(layers, self.scores)
         if mask is None:
             mask = torch.ones(layers.shape[1:-1], dtype=torch.bool, device=layers.device)
-        if len(layers) != len(self.scores):
-            raise ElmoError(f"`layers`: {len(layers)} were given, but the mix has scores for {len(self.scores)}")
+        if len(layers) != len(scores):
+            raise ElmoError(f"`layers`: {len(layers)} were given, but the mix has scores for {len(scores)}")
         if self.layer_norm:
             layers = normalize_layers(layers, mask)
-        mixed = self.gamma * layers[-1] if self.top_only else mix_layers(layers, self.scores, self.gamma)
+        mixed = self.gamma * layers[-1] if self.top_only else mix_layers(layers, scores, self.gamma)
         return mixed * mask.unsqueeze(-1)
 
     def extra_repr(self) -> str:

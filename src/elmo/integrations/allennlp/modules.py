@@ -25,7 +25,7 @@ from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, run_
 from elmo.nn.char_encoder import CharEncoder
 from elmo.nn.elmo import WordCache, add_boundaries, boundary_words, mask_of, require_batch, require_padding_last
 from elmo.nn.lstm import LSTMState, run_layers
-from elmo.nn.scalar_mix import normalize_layers
+from elmo.nn.scalar_mix import in_one_type, normalize_layers
 
 ENCODER = encoder_renames("", "encoder.")
 LSTM = lstm_renames("", "{direction}_layer_{{l}}")
@@ -86,20 +86,20 @@ class ScalarMix(scalar_mix.ScalarMix):
             mask: (…) bool, needed only for layer norm. Padding has no part in the mean and variance, but is normalized.
 
         Returns:
-            A tensor (…, D).
+            A tensor (…, D), of the wider type of the tensors and the parameters.
 
         Raises:
             ElmoError: If the number of tensors is wrong, or the mask for layer norm is missing.
         """
         if len(tensors) != self.mixture_size:
             raise ElmoError(f"`tensors`: {len(tensors)} were given to a mixture of {self.mixture_size}")
-        layers = tensors if isinstance(tensors, Tensor) else torch.stack(list(tensors))
+        layers, scores = in_one_type(tensors, self.scores)
         if self.layer_norm:
             if mask is None:
                 raise ElmoError("`mask`: layer norm needs one, to leave padding out of its mean and variance")
             flat = layers.flatten(1, -2).unsqueeze(1)  # as one long sentence: a mix takes tensors of any shape
             layers = normalize_layers(flat, mask.flatten().unsqueeze(0).bool()).view_as(layers)
-        return self.gamma * (layers[-1] if self.top_only else torch.tensordot(self.scores.softmax(0), layers, 1))
+        return self.gamma * (layers[-1] if self.top_only else torch.tensordot(scores.softmax(0), layers, 1))
 
     def plain(self) -> scalar_mix.ScalarMix:
         """Return this mix as the class that the rest of the package uses."""
