@@ -1,7 +1,9 @@
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 
 
@@ -31,3 +33,11 @@ def test_what_is_unpacked_is_what_was_packed(lengths: list[int], extra: int) -> 
         assert len(packed) == sum(lengths)
         layers = packing.unpack(torch.stack([packed, 2 * packed]), direction)
         assert torch.equal(layers, torch.stack([x, 2 * x]) * is_token)
+
+
+@pytest.mark.parametrize("lengths", [[4, 3], [3, 4], [1, 5]], ids=str)
+def test_a_row_longer_than_the_batch_is_refused(lengths: list[int]) -> None:
+    """What it lacks was read from the next row, whose vectors it then replaced."""
+    with pytest.raises(ElmoError, match=rf"^`lengths`: a row has {max(lengths)} tokens, but the batch is 3 wide"):
+        Packing.of(torch.tensor(lengths), 3, torch.device("cpu"))
+    assert Packing.of(torch.zeros(0, dtype=torch.long), 3, torch.device("cpu")).batch_sizes == []

@@ -103,6 +103,9 @@ class BiLM(nn.Module):
         Returns:
             The layers (L+1, B, T, D), zero at padding, and the state after each row's last token. Layer 0 is the token
             vector, repeated for each direction. A row without tokens keeps its state.
+
+        Raises:
+            ElmoError: If a row has more than T tokens.
         """
         # Only distinct words are encoded: the char encoder takes long, and a word occurs many times in a batch.
         return self.contextualize(self.token_encoder(characters), tokens, lengths, state)

@@ -11,6 +11,8 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
+from elmo.errors import ElmoError
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -37,9 +39,14 @@ class Packing:
             lengths: The number of tokens of each row, (B,), on the CPU. Zero is allowed.
             longest: The width of the batch, T.
             device: Where to put the tensors of the packing.
+
+        Raises:
+            ElmoError: If a row has more tokens than the batch is wide: the others would be those of the next row.
         """
         # Everything is computed on the CPU, where the lengths are, so that only the results are copied to a GPU.
         sorted_lengths, rows = lengths.sort(descending=True, stable=True)
+        if len(lengths) and (most := int(sorted_lengths[0])) > longest:
+            raise ElmoError(f"`lengths`: a row has {most} tokens, but the batch is {longest} wide")
         # Rows without tokens take no part; callers keep their state.
         used = int((sorted_lengths > 0).sum())
         sorted_lengths, rows = sorted_lengths[:used], rows[:used]
