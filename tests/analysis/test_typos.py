@@ -113,6 +113,12 @@ def test_the_text_itself_stays() -> None:
     assert text == [["playing"]]
 
 
+def test_sentences_may_come_one_by_one() -> None:
+    """They were gone through twice, so a generator gave no sentence at all, without a word."""
+    text = [WORDS, STAY]
+    assert with_typos(iter(text), 1) == with_typos(text, 1) != []
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_outside_of_0_to_1_is_refused(share: float) -> None:
     with pytest.raises(ElmoError, match="is not between 0 and 1"):

@@ -114,7 +114,7 @@ def evaluate_typos(
     return table
 
 
-def with_typos(sentences: Sequence[Sequence[str]], share: float = SHARE, seed: int = 0) -> list[list[str]]:
+def with_typos(sentences: Iterable[Sequence[str]], share: float = SHARE, seed: int = 0) -> list[list[str]]:
     """Copy sentences, and put a typo into some of their words that consist of at least `MIN_LETTERS` letters.
 
     With equal probability, a typo is two adjacent letters swapped, a letter left out, a letter typed twice, or a letter
@@ -132,11 +132,12 @@ def with_typos(sentences: Sequence[Sequence[str]], share: float = SHARE, seed: i
     Raises:
         ElmoError: If a sentence is not a list of tokens, or `share` is not between 0 and 1.
     """
+    noisy: list[list[str]] = []
     for number, sentence in enumerate(sentences):
         check_sentence(sentence, number)
+        noisy.append(list(sentence))
     if not 0 <= share <= 1:
         raise ElmoError(f"`share`: {share} is not between 0 and 1")
-    noisy = [list(sentence) for sentence in sentences]
     places = [
         (row, column)
         for row, sentence in enumerate(noisy)
