@@ -61,6 +61,9 @@ def model(loaded: formats.Model) -> Embedder:
         ([0.5, -1.0, 2.0], [0.5, -1.0, 2.0]),
         ([3.0, 0.0, 0.0], [3.0, 0.0, 0.0]),
         (torch.tensor([0.5, -1.0, 2.0], requires_grad=True), [0.5, -1.0, 2.0]),
+        (torch.tensor([0.5, -1.0, 2.0], dtype=torch.bfloat16), [0.5, -1.0, 2.0]),
+        (list(torch.tensor([0.5, -1.0, 2.0], requires_grad=True)), [0.5, -1.0, 2.0]),
+        ((torch.tensor(0.5, dtype=torch.bfloat16), -1, np.float32(2)), [0.5, -1.0, 2.0]),
     ],
 )
 def test_choices_of_layers_are_weighted_sums(model: Embedder, layers, weights) -> None:

@@ -51,10 +51,9 @@ def layer_weights(layers: Layers, num_layers: int, name: str = "layers") -> list
         if not -num_layers <= layers < num_layers:
             raise ElmoError(f"`{name}`: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
         return [float(number == layers % num_layers) for number in range(num_layers)]
-    # The weights of a trained mix may be a tensor with a gradient. Torch isn't imported only to know one.
     given: Any = layers
     try:
-        found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        found = np.asarray([_number(weight) for weight in given] if isinstance(given, list | tuple) else _number(given))
         if found.dtype.kind in "bSU":  # NumPy would turn truth values and texts into numbers
             raise _unknown(layers, name)
         weights = np.asarray(found, np.float64)
@@ -71,6 +70,12 @@ def layer_weights(layers: Layers, num_layers: int, name: str = "layers") -> list
             f"`{name}`: {weights.tolist()} holds a number that is not finite in float32; give finite weights"
         )
     return weights.tolist()
+
+
+def _number(given: Any) -> Any:
+    """Return the numbers of a tensor; anything else as it is. Torch isn't imported only to know a tensor."""
+    # The weights of a trained mix may have a gradient, or a type that NumPy doesn't know, such as bfloat16.
+    return given.tolist() if hasattr(given, "detach") else given
 
 
 def _unknown(layers: object, name: str) -> ElmoError:
