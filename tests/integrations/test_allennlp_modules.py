@@ -456,6 +456,24 @@ def test_words_by_number_have_the_vectors_of_their_characters(files: tuple[str, 
 # --- Elmo of a module
 
 
+def test_words_by_number_follow_a_fused_optimizer(files: tuple[str, str]) -> None:
+    """Torch does not count its changes, whether the cached vectors are read while the biLM is trained or afterwards."""
+    bilm = _ElmoBiLm(*files, vocab_to_cache=WORDS)
+    bilm._elmo_lstm.stateful = False
+    ids, numbers = batch_to_ids(BATCHES[1]), numbers_of(BATCHES[1])
+    before = bilm(ids, numbers)["activations"]
+    bilm.requires_grad_(True)
+    bilm(ids)["activations"][0].square().sum().backward()
+    begin = bilm._bos_embedding
+    torch.optim.SGD(bilm.parameters(), lr=0.1, fused=True).step()
+    assert begin is not None
+    assert not torch.equal(bilm._bos_embedding, begin)
+    bilm.requires_grad_(False)
+    after = bilm(ids, numbers)["activations"]
+    assert not torch.equal(after[0], before[0])
+    torch.testing.assert_close(after, bilm(ids)["activations"], atol=1e-6, rtol=0)
+
+
 def test_a_bilm_shared_by_layers(files: tuple[str, str]) -> None:
     """The state belongs to the module, so that each of two layers continues from the state of the other."""
     bilm = _ElmoBiLm(*files)

@@ -330,6 +330,22 @@ def test_the_cache_follows_the_weights() -> None:
     check(1e-6)
 
 
+@pytest.mark.parametrize("words", [None, WORD_IDS], ids=["by characters", "by number"])
+def test_the_cache_forgets_what_a_fused_optimizer_changed(words: torch.Tensor | None) -> None:
+    """Torch does not count such changes. The old vectors came back when the biLM was no longer trained."""
+    module = make(build()[0], 1, dropout=0.0, word_characters=word_characters())
+    ids = ids_of(SENTENCES)
+    before = module(ids, WORD_IDS)["elmo_representations"][0]
+    module.bilm.requires_grad_(True)
+    optimizer = torch.optim.SGD(module.bilm.parameters(), lr=0.1, fused=True)
+    module(ids, words)["elmo_representations"][0].square().sum().backward()
+    optimizer.step()
+    module.bilm.requires_grad_(False)
+    (wanted,), _ = outputs(module, ids)
+    assert not torch.equal(wanted, before)
+    torch.testing.assert_close(module(ids, WORD_IDS)["elmo_representations"][0], wanted, atol=1e-12, rtol=0)
+
+
 def test_the_cache_is_no_part_of_the_state_dict() -> None:
     bilm, _ = build()
     cached, plain = make(bilm, 1, word_characters=word_characters()), make(bilm, 1)

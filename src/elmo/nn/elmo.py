@@ -141,6 +141,8 @@ class ElmoModule(nn.Module):
         They start from the carried state if there is one, and the state after them is carried if the module does so.
         """
         encoder = self.bilm.token_encoder
+        if self.words is not None:
+            self.words.follow(encoder)
         if word_inputs is not None:
             require_numbers(word_inputs)
         if self.words is None or word_inputs is None or not self.words.holds(word_inputs):
@@ -193,29 +195,38 @@ class WordCache(nn.Module):
         numbers = numbers.long()  # compared with a type of few bits, the bound would lose those that don't fit
         return bool(((numbers >= 0) & (numbers < self.boundaries[0])).all())
 
+    def follow(self, encoder: TokenEncoder) -> None:
+        """Forget the vectors if the encoder is trained. Each batch calls this, also one of characters."""
+        # Torch does not count the changes of fused optimizers, so that `vectors` would not notice them afterwards.
+        if is_trained(encoder):
+            self._vectors = None
+
     def vectors(self, encoder: TokenEncoder) -> Tensor:
         """Return the vectors (V+2, P), without gradient.
 
-        They are computed again after the encoder's weights changed, moved or were cast. Changes by way of `.data` are
-        not noticed, as torch does not count them.
+        They are kept unless the encoder is trained, and computed again after its weights changed, moved or were cast.
+        Changes by way of `.data` are not noticed, as torch does not count them, nor are those of a fused optimizer
+        while the encoder was trained in another module than this cache.
         """
         # A weight is the same as before if it has the same memory (not moved, cast or replaced) and the same version,
-        # which torch counts up with every change in place, such as that of an optimizer or of `load_state_dict`. It
+        # which torch counts up with every change in place, such as that of most optimizers or of `load_state_dict`. It
         # counts nothing for weights that were made in inference mode.
         weights = [
             (parameter.data_ptr(), 0 if parameter.is_inference() else parameter._version)  # pyright: ignore[reportPrivateUsage] (torch has no other)
             for parameter in encoder.parameters()
         ]
-        if self._vectors is None or weights != self._made_by:
-            # Without autocast, because the vectors outlast the block in which they were first needed.
-            with torch.no_grad(), torch.autocast(self.characters.device.type, enabled=False):
-                self._vectors = torch.cat([encoder(some) for some in self.characters.split(WORDS_AT_ONCE)])
-            self._made_by = weights
-        return self._vectors
+        self.follow(encoder)
+        if self._vectors is not None and weights == self._made_by:
+            return self._vectors
+        # Without autocast, because the vectors outlast the block in which they were first needed.
+        with torch.no_grad(), torch.autocast(self.characters.device.type, enabled=False):
+            vectors = torch.cat([encoder(some) for some in self.characters.split(WORDS_AT_ONCE)])
+        self._vectors, self._made_by = None if is_trained(encoder) else vectors, weights
+        return vectors
 
     def look_up(self, numbers: Tensor, encoder: TokenEncoder) -> tuple[Tensor, Tensor]:
         """Return vectors (N, P), with gradients if the encoder is trained, and where those of numbers (B, T) are."""
-        if not any(parameter.requires_grad for parameter in encoder.parameters()):
+        if not is_trained(encoder):
             return self.vectors(encoder), numbers
         # Cached vectors would have no gradient, and would be out of date after each step.
         used, places = numbers.unique(return_inverse=True)
@@ -225,6 +236,11 @@ class WordCache(nn.Module):
         """Return the vectors (B, T, P) of words given as numbers (B, T), with gradients if the encoder is trained."""
         vectors, places = self.look_up(numbers, encoder)
         return F.embedding(places, vectors)
+
+
+def is_trained(module: nn.Module) -> bool:
+    """Return whether any parameter of a module is trained."""
+    return any(parameter.requires_grad for parameter in module.parameters())
 
 
 def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tensor | int) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,6 @@ from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, run_
 from elmo.nn.char_encoder import CharEncoder
 from elmo.nn.elmo import WordCache, add_boundaries, boundary_words, mask_of, require_batch, require_padding_last
 from elmo.nn.lstm import LSTMState, run_layers
-from elmo.nn.scalar_mix import in_one_type, normalize_layers
 
 ENCODER = encoder_renames("", "encoder.")
 LSTM = lstm_renames("", "{direction}_layer_{{l}}")
@@ -93,12 +92,12 @@ class ScalarMix(scalar_mix.ScalarMix):
         """
         if len(tensors) != self.mixture_size:
             raise ElmoError(f"`tensors`: {len(tensors)} were given to a mixture of {self.mixture_size}")
-        layers, scores = in_one_type(tensors, self.scores)
+        layers, scores = scalar_mix.in_one_type(tensors, self.scores)
         if self.layer_norm:
             if mask is None:
                 raise ElmoError("`mask`: layer norm needs one, to leave padding out of its mean and variance")
             flat = layers.flatten(1, -2).unsqueeze(1)  # as one long sentence: a mix takes tensors of any shape
-            layers = normalize_layers(flat, mask.flatten().unsqueeze(0).bool()).view_as(layers)
+            layers = scalar_mix.normalize_layers(flat, mask.flatten().unsqueeze(0).bool()).view_as(layers)
         return self.gamma * (layers[-1] if self.top_only else torch.tensordot(scores.softmax(0), layers, 1))
 
     def plain(self) -> scalar_mix.ScalarMix:
@@ -354,6 +353,8 @@ class ElmoBiLm(nn.Module):
         Returns:
             `activations`, a list of L+1 tensors (B, T+2, D) with zeros at padding, and the bool `mask` (B, T+2).
         """
+        if self.words is not None:
+            self.words.follow(self._token_embedder.encoder)
         if word_inputs is not None and self.words is not None and self.words.holds(word_inputs):
             numbers, lengths = add_boundaries(word_inputs.long(), word_inputs > 0, *self.words.boundaries)
             vectors = self.words.embed(numbers, self._token_embedder.encoder)
@@ -366,9 +367,8 @@ class ElmoBiLm(nn.Module):
 
     def create_cached_cnn_embeddings(self, tokens: Sequence[str]) -> None:
         """Cache the token vectors of words. `forward` then takes their positions in this list, where 0 is padding."""
-        device = next(self.parameters()).device
         ids = ids_of_words(self.model, tokens)
-        self.words = None if ids is None else WordCache(ids.to(device))
+        self.words = None if ids is None else WordCache(ids.to(next(self.parameters()).device))
 
     @property
     def _word_embedding(self) -> nn.Embedding | None:
