@@ -280,6 +280,11 @@ def test_uses_come_from_all_over_the_text(model: Embedder, sentences, index_fold
         next(sentence for sentence in order if "play" in sentence) for order in (sentences, sentences[::-1])
     )
     assert index.uses("nowhere", 5) == []
+    several = index.uses("a play", 5)
+    assert several
+    assert all(tokens[position : position + 2] == ("a", "play") for tokens, position in several)
+    with pytest.raises(ElmoError, match=r"^`size`: -1 is not positive"):
+        index.uses("play", -1)
 
 
 def test_the_sample_is_of_as_many_tokens_as_asked_for(model: Embedder, tmp_path: Path, monkeypatch) -> None:

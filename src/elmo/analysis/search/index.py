@@ -193,9 +193,10 @@ class ContextIndex(OpenIndex):
     ) -> list[tuple[tuple[str, ...], int]]:
         """Return up to `size` uses of `word`, spread over the text: each a sentence and the word's position in it.
 
-        `where` and `tags` choose among the uses, as in `find_neighbors`.
+        `word` may have several tokens, and `where` and `tags` choose among the uses, as in `find_neighbors`.
         """
-        places = map(self.text.place, evenly_spaced(self.text.runs([word], tags, where), size).tolist())
+        require_count("`size`", size)
+        places = map(self.text.place, evenly_spaced(self.text.runs(words_of(word), tags, where), size).tolist())
         return [(self.text.sentence(number), position) for number, position in places]
 
     def tag_of(self, use: Use) -> str:
