@@ -16,11 +16,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 
 from elmo.extras import import_extra
-from elmo.formats.elmo import Elmo
+from elmo.formats.elmo import Elmo, batch_to_ids
 from elmo.formats.model import require_characters
 from elmo.schema import require_count, require_text
 from elmo.text.choice import is_lower_case, tokenizer_of
@@ -66,7 +65,8 @@ class ElmoTokens(_InputModule):
         self.elmo = Elmo.from_pretrained(model, 1, requires_grad=requires_grad, dropout=0.0)
         loaded = self.elmo.as_model()
         # The ids of a lexicon or a vocabulary are not those of bytes, which `Elmo` puts boundaries around.
-        require_characters(loaded.copy_with(origin=str(model)), "used as ElmoTokens")
+        sizes = require_characters(loaded.copy_with(origin=str(model)), "used as ElmoTokens")
+        self._max_characters = sizes.max_characters_per_token
         own = loaded.text
         self.tokenizer_name = tokenizer or tokenizer_of(own)
         self.tokenizer = get_tokenizer(self.tokenizer_name)
@@ -102,14 +102,9 @@ class ElmoTokens(_InputModule):
         sentences = [[*first, *self.tokenizer(text)][: self.max_seq_length] for text in inputs]
         if self.lowercase:
             sentences = lower_all(sentences)
-        to_ids = self.elmo.as_model().to_ids
-        # One place at least, so that an empty text has padding to be pooled into zeros.
-        longest = max([1, *map(len, sentences)])
-        ids = np.zeros((len(sentences), longest, to_ids(["a"]).shape[1]), np.int64)
-        for row, sentence in zip(ids, sentences, strict=True):
-            if sentence:
-                row[: len(sentence)] = to_ids(sentence)
-        characters = torch.from_numpy(ids)
+        characters = batch_to_ids(sentences, self._max_characters)
+        if not characters.shape[1]:  # one place, so that empty texts have padding to be pooled into zeros
+            characters = torch.zeros(len(sentences), 1, self._max_characters, dtype=torch.long)
         mask = (characters != 0).any(dim=-1).long()
         mask[:, 0] = 1
         features = {"input_ids": characters, "attention_mask": mask, "sentence_lengths": mask.sum(1)}
