@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, tee
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import h5py
 import numpy as np
@@ -34,18 +34,12 @@ _FORMATS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-class _Stateful(Protocol):
-    stateful: bool
-
-    def reset_state(self) -> None: ...
-
-
 class _LSTM:
     """The attributes through which AllenNLP's users reach the carried state of `owner`, and nothing else."""
 
     __slots__ = ("_owner",)
 
-    def __init__(self, owner: _Stateful) -> None:
+    def __init__(self, owner: ElmoEmbedder) -> None:
         self._owner = owner
 
     @property
@@ -67,7 +61,7 @@ class _BiLM:
 
     __slots__ = ("_elmo_lstm",)
 
-    def __init__(self, owner: _Stateful) -> None:
+    def __init__(self, owner: ElmoEmbedder) -> None:
         self._elmo_lstm = _LSTM(owner)
 
     def __getattr__(self, name: str) -> NoReturn:
