@@ -5,7 +5,8 @@
 
 The first command trains, and writes what this page needs to `runs/records/SET/`: `none.json` and `elmo.json` of the
 taggers, `bilm/elmo.json` of the pretraining. The second one reads records in `benchmarks/records`, or in the folder of
-`--records`. All figures of the page but the published ones are from there.
+`--records`. All figures of the page but the published ones are from there. Most of the prose is in `little_text.md`
+next to this script.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import Template
 from typing import Any, cast
 
 from scipy.stats import t as student
@@ -28,6 +30,8 @@ from elmo.tasks.results import mean_and_deviation
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, STATIC, Run, read_records, write_page_of_records
 from common.script import script
+
+TEMPLATE = Path(__file__).with_suffix(".md")
 
 SCORES = {"UPOS": "upos", "UFeats": "feats", "lemmas": "lemma"}
 
@@ -62,51 +66,6 @@ NOVELS = {
 BASELINE_NOVELS = "szeged"
 """The set whose training without ELMo counts for all of `NOVELS`: the treebank is the same."""
 
-HEAD = """\
-# Taggers on little text
-
-How good will a tagger be if all you have is twenty to forty thousand annotated words,
-and does ELMo help?
-
-{summary}
-
-One model predicts parts of speech (UPOS), features and lemmas (`elmo task train tag`).
-It was trained without ELMo, and with a biLM that was pretrained on the sentences of the
-training set alone. (English, with five to ten times as many words, is there for
-comparison. Its biLM is the package's `en`.)
-
-{figures}
-
-The Gothic taggers without ELMo were trained before `known_lemma_bonus` was added to the
-recipe. That key only affects prediction, so they were scored with it afterwards.
-
-*LiBERTus* is a transformer (RoBERTa) pretrained from scratch on the thirteen
-training sets of SIGTYP 2024, with spaCy's tagger. Its scores are those of its model
-cards, which do not say on which set. *hu_core_news_md* is HuSpaCy's model, with its
-published scores. Its vectors were trained on a web corpus of billions of words.
-
-`benchmarks/experiments/little_text.py` trained all others, and
-`benchmarks/pages/little_text.py` wrote this page. What else was tried is in the
-[lab notes](lab-notes.md#does-a-bilm-of-the-treebanks-own-sentences-help-a-tagger).
-
-"""
-
-FIGURES = (
-    "Figures are percentages of words, as the CoNLL 2018 script counts them with gold tokenization: the mean "
-    "and the standard deviation over seeds of the tagger.",
-    "Most of these scores are of sets that also chose settings, so expect somewhat lower ones on new text. They are "
-    "for the test set where there is one, and otherwise for the validation set, as for the four old languages "
-    "(5,724, 4,764, 2,729 and 3,792 words: "
-    r"`xzcat SET_valid.conllu.xz | grep -cP '^\d+\t'`). That set also chose the epoch and the step "
-    "of the biLM that was kept. In [earlier trainings](lab-notes.md#which-lemma-is-right-one-that-was-seen-"
-    "before), some of these sets had chosen the recipe's schedule and `known_lemma_bonus`, too. Scores "
-    "with ELMo may drop more on new text: the validation sets of Gothic and Sanskrit "
-    "also chose [where ELMo enters the tagger](lab-notes.md#does-a-bilm-of-the-treebanks-own-sentences-help-a-tagger) "
-    "and [how a biLM is trained on little text](lab-notes.md#little-text-word-dropout-and-an-average-of-the-weights). "
-    "The minutes are those of the shortest and the longest training.",
-)
-"""What the figures of the first table are, in paragraphs."""
-
 NOVELS_HEAD = """\
 ## How much raw text does it take?
 
@@ -129,33 +88,6 @@ million words is larger, and read its text fewer times.
 
 """
 
-COMMANDS_HEAD = """\
-## Commands
-
-These commands trained everything:
-
-```console
-python benchmarks/experiments/little_text.py runs/ --only got fro san hbo --set training.precision=bf16
-python benchmarks/experiments/little_text.py runs/ --only szeged --set training.precision=bf16
-python benchmarks/experiments/little_text.py runs/ --only szeged-20k szeged-100k szeged-1M \
---set training.precision=bf16 --kinds elmo
-python benchmarks/experiments/little_text.py runs/ --only szeged-1M \
---set training.precision=bf16 --kinds static
-python benchmarks/experiments/little_text.py runs/ --only ewt --seeds 1 \
---set training.precision=bf16 --set training.max_epochs=10
-python benchmarks/experiments/little_text.py runs/ --only ewt --name elmo-20-epochs --seeds 1 \
---set training.precision=bf16 --set training.max_epochs=20 --kinds elmo
-```
-
-The script takes the text of a treebank by `elmo task text tag train.conllu > text.txt`,
-or the first words of the novels, and prepares it by `elmo prepare corpus text.txt
---min-count 2`. For the novels, `--tokenizer spacy:hu --text paragraphs --language hu`
-is added. Static vectors are those of `elmo static corpus static.txt --dim 128
---min-count 2 --epochs 5`. It trains the taggers by the following commands, each with an
-`--out` of its own. `bilm` is the biLM of the set.
-
-"""
-
 LEVEL = 0.05
 """The level of the tests, all together, that say which differences are beyond chance."""
 
@@ -168,23 +100,28 @@ def write_page(root: Path) -> str:
     if not runs:
         raise ElmoError(f"{root}: holds no record of a tagger; make some with benchmarks/experiments/little_text.py")
     names = [name for name in DATA if any(run.data == name for run in runs)]
-    table = f"| text | | {' | '.join(SCORES)} | seeds | minutes a seed |\n|---|---|{'---|' * len(SCORES)}---|---|\n"
+    rows = [f"| text | | {' | '.join(SCORES)} | seeds | minutes a seed |", f"|---|---|{'---|' * len(SCORES)}---|---|"]
     for name in names:
         of_set = [run for run in runs if run.data == name]
         if name in PUBLISHED:
             model, scores = PUBLISHED[name]
-            table += f"| {DATA[name]} | {model} | {' | '.join(map(str, scores))} | | |\n"
+            rows.append(f"| {DATA[name]} | {model} | {' | '.join(map(str, scores))} | | |")
         for run in of_set:
             first = DATA[name] if run is of_set[0] and name not in PUBLISHED else ""
             kind = "without ELMo" if run.kind == BASELINE else "with ELMo"
             if _epochs(run) != _epochs(of_set[0]):
                 kind += f", {_epochs(run)} epochs"
-            table += f"| {first} | {kind} | {' | '.join(_row(run))} |\n"
+            rows.append(f"| {first} | {kind} | {' | '.join(_row(run))} |")
     bilms = _bilms(root, [*names, *NOVELS])
-    *figures, minutes = FIGURES
-    paragraphs = "\n\n".join(map(_wrapped, [*figures, f"{minutes} {_machines(runs)}"]))
-    head = HEAD.format(summary=_summary(runs, static, names, bilms), figures=paragraphs)
-    return f"{head}{table}\n{_novels(runs, static)}{_pretraining(bilms)}{COMMANDS_HEAD}{_commands([*runs, *static])}"
+    machines = "; ".join(sorted({result.machine for run in runs for result in run.results}))
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        summary=_summary(runs, static, names, bilms),
+        machines=textwrap.fill(f"too ({machines}).", 88, break_on_hyphens=False, break_long_words=False),
+        taggers="\n".join(rows),
+        novels=_novels(runs, static),
+        pretraining=_pretraining(bilms),
+        commands=_commands([*runs, *static]),
+    )
 
 
 def _read(root: Path) -> tuple[list[Run], list[Run]]:
@@ -198,10 +135,8 @@ def _commands(runs: Sequence[Run]) -> str:
     sets: dict[str, list[str]] = {}
     for run in runs:
         sets.setdefault(run.command, []).append(f"`{run.data}`")
-    return "\n".join(
-        f"{', '.join(names) + ':' if len(names) > 1 else ''}\n\n```console\n{command}\n```\n".lstrip("\n")
-        for command, names in sets.items()
-    )
+    heads = {command: f"{', '.join(names)}:\n\n" if len(names) > 1 else "" for command, names in sets.items()}
+    return "\n\n".join(f"{head}```console\n{command}\n```" for command, head in heads.items())
 
 
 def _summary(
@@ -340,17 +275,6 @@ def _beyond_chance(pairs: Mapping[str, Mapping[str, tuple[list[float], list[floa
         "deviation, so the others are undecided rather than zero. Two sources of chance are not counted: pretraining, "
         "since all seeds of a row share one biLM, and the choice of the sentences that are scored."
     )
-
-
-def _wrapped(text: str) -> str:
-    """Wrap a paragraph for the page, without parting the addresses of links."""
-    return textwrap.fill(text, 88, break_on_hyphens=False, break_long_words=False)
-
-
-def _machines(runs: Sequence[Run]) -> str:
-    """Return the sentence that says where the minutes were taken."""
-    machines = sorted({result.machine for run in runs for result in run.results})
-    return f"Other programs used the machines, too ({'; '.join(machines)})."
 
 
 def _scores(run: Run) -> Mapping[str, list[float]]:
