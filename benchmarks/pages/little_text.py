@@ -14,7 +14,7 @@ from __future__ import annotations
 import statistics
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any, cast
@@ -143,76 +143,91 @@ def _summary(
     runs: Sequence[Run], static: Sequence[Run], names: Sequence[str], bilms: Sequence[tuple[str, dict[str, Any]]]
 ) -> str:
     """Return the answer to the page's question: what ELMo gains, how it compares, and how long it takes."""
-    means = {(run.data, run.kind): [round(mean, 2) for mean in _means(run)] for run in runs}  # as the table has them
-    kinds = {run.data: run.kind for run in reversed(runs) if run.kind != BASELINE}  # the first one of each set
+    listed = [run for run in runs if run.data in names]
+    plain = {run.data: run for run in listed if run.kind == BASELINE}
+    with_elmo = {run.data: run for run in reversed(listed) if run.kind != BASELINE}  # the first one of each set
+    pairs = {name: (plain[name], with_elmo[name]) for name in names if name in plain and name in with_elmo}
+    items = [*_gains(pairs), *_leads(plain, with_elmo), *_times(runs, bilms), *_more_text(runs, static)]
+    return "\n".join(textwrap.fill(item, 88, initial_indent="- ", subsequent_indent="  ") for item in items)
+
+
+def _gains(pairs: Mapping[str, tuple[Run, Run]]) -> Iterator[str]:
+    """Say what ELMo gains in each language, and which differences are beyond chance, given both taggers of each set."""
     gains_of = {
-        name: [after - before for after, before in zip(means[name, kinds[name]], means[name, BASELINE], strict=True)]
-        for name in names
-        if name in kinds and (name, BASELINE) in means
+        name: [after - before for before, after in zip(*map(_shown_means, pair), strict=True)]
+        for name, pair in pairs.items()
     }
-    gains = [gain for name, found in gains_of.items() if name != ENGLISH for gain in found]
+    english = gains_of.pop(ENGLISH, None)
+    gains = [gain for found in gains_of.values() for gain in found]
+    if not gains:
+        return
+    languages = {name: DATA[name].partition(",")[0] for name in gains_of}
+    by_language = ", ".join(f"{statistics.mean(found):+.1f} in {languages[name]}" for name, found in gains_of.items())
+    better = [gain for gain in gains if gain > 0]
+    span = f", by {min(better):.2f} to {max(better):.2f} points" if better else ""
+    text = (
+        f"With ELMo, {len(better)} of the {len(gains)} scores of {len(languages)} old languages are higher than "
+        f"without it{span}. On average, the difference is {statistics.mean(gains):.2f} points: {by_language}."
+    )
+    if english is not None:
+        text += f" In English, with more words and a larger biLM, it is {statistics.mean(english):+.1f} (one seed)."
+    yield text
+    of_seeds = {language: _gains_of_seeds(*pairs[name]) for name, language in languages.items()}
+    if all(of_seeds.values()):
+        yield _beyond_chance(of_seeds)
+
+
+def _leads(plain: Mapping[str, Run], with_elmo: Mapping[str, Run]) -> Iterator[str]:
+    """Say how the taggers compare with the published scores, on the sets for which there is one with ELMo."""
     leads, plain_leads = (
         [
             own - other
-            for name, kind in chosen.items()
-            if name in PUBLISHED and name in names
-            for own, other in zip(means.get((name, kind), []), PUBLISHED[name][1], strict=False)
+            for name, (_, published) in PUBLISHED.items()
+            if name in with_elmo and name in taggers
+            for own, other in zip(_shown_means(taggers[name]), published, strict=False)
         ]
-        for chosen in (kinds, dict.fromkeys(kinds, BASELINE))
+        for taggers in (with_elmo, plain)
     )
-    minutes = [
-        result.seconds / 60 for run in runs if run.kind != BASELINE and run.data != ENGLISH for result in run.results
-    ]
-    items: list[str] = []
-    if gains:
-        mean_of = {DATA[name].partition(",")[0]: statistics.mean(found) for name, found in gains_of.items()}
-        english = mean_of.pop(DATA[ENGLISH].partition(",")[0], None)
-        by_language = ", ".join(f"{mean:+.1f} in {language}" for language, mean in mean_of.items())
-        better = [gain for gain in gains if gain > 0]
-        span = f", by {min(better):.2f} to {max(better):.2f} points" if better else ""
-        items.append(
-            f"With ELMo, {len(better)} of the {len(gains)} scores of {len(mean_of)} old languages are higher than "
-            f"without it{span}. On average, the difference is {statistics.mean(gains):.2f} points: {by_language}."
-            + (
-                ""
-                if english is None
-                else f" In English, with more words and a larger biLM, it is {english:+.1f} (one seed)."
-            )
-        )
-        if all(found := [_paired(runs, name, kinds[name]) for name in gains_of if name != ENGLISH]):
-            items.append(_beyond_chance(dict(zip(mean_of, found, strict=True))))
     if leads:
-        items.append(
+        yield (
             f"LiBERTus is a transformer pretrained from scratch on such texts. {_share(leads)} of its scores are lower "
             f"than those of our tagger with ELMo (by {statistics.mean(leads):.1f} points on average), and "
             f"{_share(plain_leads).lower()} are lower than those without (by {statistics.mean(plain_leads):.1f})."
         )
+
+
+def _times(runs: Sequence[Run], bilms: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[str]:
+    """Say how long a tagger with ELMo and its biLM take."""
+    with_elmo = [run for run in runs if run.kind != BASELINE and run.data != ENGLISH]
+    minutes = [result.seconds / 60 for run in with_elmo for result in run.results]
     if minutes:
-        items.append(f"A tagger with ELMo on so little text takes {min(minutes):.0f} to {max(minutes):.0f} minutes.")
-    if minutes and bilms:
-        pretraining = [facts["seconds"] / 60 for _, facts in bilms]
-        items[-1] += (
-            f" Pretraining a biLM takes [{min(pretraining):.0f} to {max(pretraining):.0f} minutes more](#pretraining)."
-        )
+        text = f"A tagger with ELMo on so little text takes {min(minutes):.0f} to {max(minutes):.0f} minutes."
+        if more := sorted(facts["seconds"] / 60 for _, facts in bilms):
+            text += f" Pretraining a biLM takes [{more[0]:.0f} to {more[-1]:.0f} minutes more](#pretraining)."
+        yield text
+
+
+def _more_text(runs: Sequence[Run], static: Sequence[Run]) -> Iterator[str]:
+    """Say what more raw text gives, to a biLM and to static vectors."""
     novels = _of_novels(runs)
-    if len(novels) > 1:
-        longest = [*novels][-1]
-        items.append(
-            f"[More raw text](#how-much-raw-text-does-it-take) gives more: a biLM pretrained on {longest} words of "
-            f"Hungarian novels changes the three scores by {_gained(novels[longest], novels['none'])} points."
+    if len(novels) < 2:
+        return
+    longest = [*novels][-1]
+    text = (
+        f"[More raw text](#how-much-raw-text-does-it-take) gives more: a biLM pretrained on {longest} words of "
+        f"Hungarian novels changes the three scores by {_gained(novels[longest], novels['none'])} points."
+    )
+    if compared := [(run, words) for run in static if (words := NOVELS[run.data]) in novels]:
+        run, words = compared[-1]
+        text += (
+            f" With static vectors trained on {words} words in place of ELMo, they change by "
+            f"{_gained(run, novels['none'])} points, and with a biLM of the same words by "
+            f"{_gained(novels[words], novels['none'])}. So it is not the text alone that helps."
         )
-        if compared := [(run, words) for run in static if (words := NOVELS[run.data]) in novels]:
-            run, words = compared[-1]
-            items[-1] += (
-                f" With static vectors trained on {words} words in place of ELMo, they change by "
-                f"{_gained(run, novels['none'])} points, and with a biLM of the same words by "
-                f"{_gained(novels[words], novels['none'])}. So it is not the text alone that helps."
-            )
-        items[-1] += (
-            " A published Hungarian model with vectors of a web corpus has higher scores still; Hungarian stands in "
-            "here for languages without such a model."
-        )
-    return "\n".join(textwrap.fill(item, 88, initial_indent="- ", subsequent_indent="  ") for item in items)
+    yield (
+        f"{text} A published Hungarian model with vectors of a web corpus has higher scores still; Hungarian stands in "
+        "here for languages without such a model."
+    )
 
 
 def _gained(run: Run, baseline: Run) -> str:
@@ -222,16 +237,15 @@ def _gained(run: Run, baseline: Run) -> str:
     return f"{', '.join(first)} and {last}"
 
 
-def _paired(runs: Sequence[Run], name: str, kind: str) -> dict[str, tuple[list[float], list[float]]]:
-    """Return the scores of each seed without ELMo and with it, by the names of `SCORES`, if there are several seeds."""
-    before, after = (next(run for run in runs if (run.data, run.kind) == (name, k)) for k in (BASELINE, kind))
-    if [result.seed for result in before.results] != [result.seed for result in after.results]:
+def _gains_of_seeds(plain: Run, with_elmo: Run) -> dict[str, list[float]]:
+    """Return what each seed gains in each of `SCORES`. The dictionary is empty unless both have the same seeds."""
+    if [result.seed for result in plain.results] != [result.seed for result in with_elmo.results]:
         return {}
-    scores = [_scores(run) for run in (before, after)]
+    before, after = _scores(plain), _scores(with_elmo)
     return {
-        title: (scores[0][key], scores[1][key])
+        title: [more - less for less, more in zip(before[key], after[key], strict=True)]
         for title, key in SCORES.items()
-        if all(len(each.get(key, [])) > 1 for each in scores)
+        if all(len(scores.get(key, [])) > 1 for scores in (before, after))
     }
 
 
@@ -249,13 +263,9 @@ def holm(chances: Mapping[str, float]) -> set[str]:
     return passed
 
 
-def _beyond_chance(pairs: Mapping[str, Mapping[str, tuple[list[float], list[float]]]]) -> str:
+def _beyond_chance(of_seeds: Mapping[str, Mapping[str, list[float]]]) -> str:
     """Say which differences are larger than chance alone would make them, by language."""
-    differences = {
-        f"{title} in {language}": [more - less for less, more in zip(before, after, strict=True)]
-        for language, scores in pairs.items()
-        for title, (before, after) in scores.items()
-    }
+    differences = {f"{title} in {language}": gains for language, of in of_seeds.items() for title, gains in of.items()}
     passed = holm({what: float(ttest_rel(gains, [0.0] * len(gains)).pvalue) for what, gains in differences.items()})
     found = [
         f"{what} ({'+' if statistics.mean(gains) > 0 else ''}{mean_and_deviation(gains)})"
@@ -286,6 +296,11 @@ def _means(run: Run) -> list[float]:
     """Return the mean over seeds of each of `SCORES` that was measured."""
     scores = _scores(run)
     return [statistics.mean(scores[key]) for key in SCORES.values() if key in scores]
+
+
+def _shown_means(run: Run) -> list[float]:
+    """Return the means as the page's table has them."""
+    return [round(mean, 2) for mean in _means(run)]
 
 
 def _share(leads: Sequence[float]) -> str:
