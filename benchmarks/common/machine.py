@@ -7,11 +7,13 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from elmo.training.machine import processor_name
+
+T = TypeVar("T")
 
 
 def report(results: Sequence[dict[str, Any]], as_json: bool) -> None:
@@ -34,9 +36,14 @@ def peak_rss_mb(process: int | str = "self") -> int:
 
 def seconds_of(run: Callable[[], object]) -> float:
     """Return how long a function takes."""
+    return timed(run)[0]
+
+
+def timed(run: Callable[[], T]) -> tuple[float, T]:
+    """Return how long a function takes, and its result."""
     start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+    result = run()
+    return time.perf_counter() - start, result
 
 
 def machine() -> dict[str, Any]:

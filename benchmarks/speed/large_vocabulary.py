@@ -16,7 +16,6 @@ import shutil
 import statistics
 import sys
 import tempfile
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from elmo.training.metrics import read_rows
 from pretrain import make_corpus
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.machine import peak_rss_mb, report
+from common.machine import peak_rss_mb, report, seconds_of, timed
 from common.script import in_own_process, script
 
 STAGES = ("train", "resume", "evaluate")
@@ -44,9 +43,7 @@ def train(size: str, loss: str, folder: Path, batch_size: int, steps: int) -> di
     recipe = load_pretraining_recipe(size, {f"training.{key}": value for key, value in settings.items()})
     run = Pretrainer(Corpus.open(folder / "corpus"), folder / RUNS / size, recipe, device="cpu")
     done = run.progress.step
-    started = time.perf_counter()
-    run.train()
-    seconds = time.perf_counter() - started
+    seconds = seconds_of(run.train)
     rows = [row for row in read_rows(folder / RUNS / size / "metrics.csv") if row["step"] > done]
     speeds = [row["tokens_per_second"] for row in rows]
     return {
@@ -62,12 +59,9 @@ def evaluate(size: str, folder: Path, num_sentences: int) -> dict[str, Any]:
     types = corpus.types()
     bounds = list(pairwise(corpus.starts[: num_sentences + 1].tolist()))
     sentences = [[types[i] for i in corpus.tokens[start:end]] for start, end in bounds]
-    started = time.perf_counter()
-    result = Perplexity.of(score_sentences(model, sentences, batch_size=min(32, num_sentences)))
-    return {
-        "tokens_per_second": round(result.num_tokens / (time.perf_counter() - started), 1),
-        "tokens": result.num_tokens,
-    }
+    batch_size = min(32, num_sentences)
+    seconds, result = timed(lambda: Perplexity.of(score_sentences(model, sentences, batch_size=batch_size)))
+    return {"tokens_per_second": round(result.num_tokens / seconds, 1), "tokens": result.num_tokens}
 
 
 def measure(stage: str, size: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:

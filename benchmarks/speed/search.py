@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -38,7 +37,7 @@ from elmo.formats.model import Model
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import make_text, read_text
-from common.machine import report
+from common.machine import report, seconds_of, timed
 from common.models import random_model
 from common.script import script
 
@@ -74,9 +73,8 @@ def measure(model: Model, precision: Any, text: Text, rest: Text, num_queries: i
     """Measure each way to store the vectors."""
     (folder / "text").write_text("\n".join(map(" ".join, text)), encoding="utf-8")
     embedder = Recorded(model, precision=precision)
-    start = time.perf_counter()
-    embedder.record(text, folder / "vectors")
-    seconds, num_tokens = time.perf_counter() - start, len(embedder.vectors)
+    seconds = seconds_of(lambda: embedder.record(text, folder / "vectors"))
+    num_tokens = len(embedder.vectors)
     yield {
         "name": f"search/embed/{embedder.width}/{embedder.precision}",
         "num_tokens": num_tokens,
@@ -89,22 +87,21 @@ def measure(model: Model, precision: Any, text: Text, rest: Text, num_queries: i
     targets = [unit(plain.embed([sentence], layers="top")[0][place]) for sentence, place in queries]
     indices: dict[str, tuple[ContextIndex, dict[str, Any]]] = {}
     for kind in KINDS:
-        start = time.perf_counter()
-        built = build_index(embedder, [str(folder / "text")], folder / kind, kind=kind)
-        figures = {
-            "bytes_per_token": round(built.num_bytes / num_tokens, 1),
-            "build_seconds": round(time.perf_counter() - start, 1),
-        }
+        seconds, built = timed(
+            lambda kind=kind: build_index(embedder, [str(folder / "text")], folder / kind, kind=kind)
+        )
+        figures = {"bytes_per_token": round(built.num_bytes / num_tokens, 1), "build_seconds": round(seconds, 1)}
         indices[kind] = ContextIndex(folder / kind, plain), figures
     for words in ("any", "word"):
         only = [sentence[place] if words == "word" else None for sentence, place in queries]
-        start = time.perf_counter()
-        found = [exact.nearest(*pair) for pair in zip(targets, only, strict=True)]
-        rate = round(len(queries) / (time.perf_counter() - start), 1)
+        seconds, found = timed(lambda only=only: [exact.nearest(*pair) for pair in zip(targets, only, strict=True)])
         wanted = [exact.different(numbers)[:TOP] for numbers in found]
-        bytes_per_token = 4 * embedder.width
-        name = f"search/exact/{words}"
-        yield {"name": name, "recall_at_10": 1, "searches_per_second": rate, "bytes_per_token": bytes_per_token}
+        yield {
+            "name": f"search/exact/{words}",
+            "recall_at_10": 1,
+            "searches_per_second": round(len(queries) / seconds, 1),
+            "bytes_per_token": 4 * embedder.width,
+        }
         for kind, (index, figures) in indices.items():
             found = ask(index, queries, targets, wanted, exact, words == "word")
             yield {"name": f"search/{kind}/{words}", **found, **figures}
@@ -157,18 +154,18 @@ def ask(
     same_word: bool,
 ) -> Any:
     """Measure recall and rates of an index."""
-    start = time.perf_counter()
-    answers = [
-        index.find_neighbors(
-            tokens[place], tokens, any_word=not same_word, top=TOP, occurrence=occurrence(tokens, place)
-        )
-        for tokens, place in queries
-    ]
-    seconds = time.perf_counter() - start
+    seconds, answers = timed(
+        lambda: [
+            index.find_neighbors(
+                tokens[place], tokens, any_word=not same_word, top=TOP, occurrence=occurrence(tokens, place)
+            )
+            for tokens, place in queries
+        ]
+    )
     masks = [index.text.having([tokens[place]]) if same_word else None for tokens, place in queries]
-    start = time.perf_counter()
-    found = [index.store.nearest(*pair) for pair in zip(targets, [2 * TOP] * len(targets), masks, strict=True)]
-    search_seconds = time.perf_counter() - start
+    search_seconds, found = timed(
+        lambda: [index.store.nearest(target, 2 * TOP, mask) for target, mask in zip(targets, masks, strict=True)]
+    )
     named = [[(use.tokens, use.position) for use in answer.uses] for answer in answers]
     raw = [exact.different(numbers.tolist())[:TOP] for numbers in found]
     return {

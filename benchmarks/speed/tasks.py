@@ -15,11 +15,10 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,10 +37,8 @@ from elmo.training.metrics import read_rows
 from elmo.training.recipes import parse_override
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.machine import report
+from common.machine import report, seconds_of, timed
 from common.script import script
-
-T = TypeVar("T")
 
 
 class Bench:
@@ -65,7 +62,7 @@ class Bench:
             return
         live = make_elmo_layers(bilm, replace(self.recipe.elmo, vectors="live"), self.device)
         assert isinstance(live, LiveLayers)
-        seconds, cached = _timed(lambda: live.cached(self.task.all_sentences(self.examples), folder / "vectors"))
+        seconds, cached = timed(lambda: live.cached(self.task.all_sentences(self.examples), folder / "vectors"))
         yield self._row("cache", self.recipe.elmo.cache_dtype, seconds)
         kinds: dict[str, FrozenLayers] = {"cached": cached, "live": live}
         for kind, layers in kinds.items():
@@ -85,7 +82,7 @@ class Bench:
         place = folder / self.task.name / kind
         Trainer(self.task, model, training, place, self.examples, self.examples[: training.batch_size]).train()
         rates = [row["examples_per_second"] for row in read_rows(place / "metrics.csv")[1:]]
-        seconds = [_timed(lambda: predict(self.task, model, self.examples))[0] for _ in range(self.repeats)]
+        seconds = [seconds_of(lambda: predict(self.task, model, self.examples)) for _ in range(self.repeats)]
         return [
             self._row("train", kind, len(self.examples) / statistics.median(rates)),
             self._row("predict", kind, statistics.median(seconds)),
@@ -98,12 +95,6 @@ class Bench:
             "tokens_per_second": round(self.num_tokens / seconds),
             "num_examples": len(self.examples),
         }
-
-
-def _timed(run: Callable[[], T]) -> tuple[float, T]:
-    start = time.perf_counter()
-    result = run()
-    return time.perf_counter() - start, result
 
 
 @script
