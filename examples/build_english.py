@@ -6,7 +6,7 @@ same command, started again, continues where it stopped, even in the middle of a
 you could type.
 
     python examples/build_english.py ../shared/data work/ --kenlm kenlm/build/bin
-    python examples/build_english.py ../shared/data work/ --corpus corpus/ --run run/      (a run that is done)
+    python examples/build_english.py ../shared/data work/ --corpus corpus/ --run run/  # a run that is done
 """
 
 from __future__ import annotations
