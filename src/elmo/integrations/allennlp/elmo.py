@@ -66,8 +66,12 @@ class Elmo(plain.Elmo):
     ) -> None:
         if module is None:
             part = ElmoBiLm.of(plain.load_pair(options_file, weight_file), requires_grad, vocab_to_cache)
+        elif options_file is not None or weight_file is not None:
+            raise ElmoError("`module`: takes the place of both files; pass None for options_file and weight_file")
+        elif hasattr(module, "num_layers"):
+            part = module
         else:
-            part = _part(module, options_file, weight_file, vocab_to_cache)
+            part = ElmoBiLm.of(plain.shared_model(module), None, vocab_to_cache)
         self._hold(
             part,
             num_output_representations,
@@ -311,17 +315,6 @@ def _converted(name: str, key: str, value: object, default: object) -> object:
             if (number := kind(value)) == value or isinstance(value, str):
                 return number
     raise ElmoError(f"{name}: {key}: expected {kind.__name__}, found {shown(value)}")
-
-
-def _part(
-    module: nn.Module, options_file: object, weight_file: object, vocab_to_cache: Sequence[str] | None
-) -> nn.Module:
-    """Return the module that takes the place of a biLM from two files."""
-    if options_file is not None or weight_file is not None:
-        raise ElmoError("`module`: takes the place of both files; pass None for options_file and weight_file")
-    if hasattr(module, "num_layers"):
-        return module
-    return ElmoBiLm.of(plain.shared_model(module), None, vocab_to_cache)
 
 
 def _renamed(name: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
