@@ -460,6 +460,21 @@ def test_spacy_tokens_contain_no_whitespace(monkeypatch):
         get_tokenizer("spacy:none")
 
 
+def test_spacy_may_need_another_package(monkeypatch):
+    """Its tokenizer for Thai does, and `words` would make one token of a whole clause."""
+
+    def blank(_: str) -> None:
+        raise ImportError("The Thai tokenizer requires the PyThaiNLP library:\n https://example.org")
+
+    monkeypatch.setitem(sys.modules, "spacy", types.SimpleNamespace(blank=blank))
+    with pytest.raises(ElmoError) as caught:
+        get_tokenizer("spacy:stand-in-for-th")
+    assert str(caught.value) == (
+        "tokenizer spacy:stand-in-for-th: needs a package that is not installed; install that (The Thai tokenizer "
+        "requires the PyThaiNLP library: https://example.org)"
+    )
+
+
 def test_spacy_forgets_words(monkeypatch):
     """Its vocabulary only grows, and would take gigabytes for a large corpus. A stand-in counts the words it knows."""
     sizes: list[int] = []

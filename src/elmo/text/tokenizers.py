@@ -249,6 +249,10 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
         pipeline: Any = spacy.blank(language)
     except (ImportError, AttributeError) as error:  # some modules of its languages are of none, such as char_classes
         reason = " ".join(str(error).split())
+        if isinstance(error, ImportError) and not reason.startswith("[E048]"):  # which says that it has no such module
+            raise ElmoError(
+                f"tokenizer spacy:{language}: needs a package that is not installed; install that ({reason})"
+            ) from None
         raise ElmoError(
             f"tokenizer spacy:{language}: spaCy has no tokenizer for {language!r} ({reason}); use words, which has "
             "rules for any language"
