@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -179,6 +180,29 @@ def test_a_tokenizer_that_a_corpus_names_is_not_run(
     assert err.startswith("elmo: --tokenizer: there is no held-out text to cut")
     _, _, err = run_main([*command, "--encoding", "latin-1"])
     assert err.startswith("elmo: --encoding: there is no held-out text to read")
+
+
+def test_heldout_text_of_a_treebank_may_be_plain(
+    recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain
+) -> None:
+    """It was read as CoNLL-U, like the corpus, and refused for its columns. CoNLL-U may also have another name."""
+    monkeypatch.chdir(tmp_path)
+    words = [f"{number}\t{word}" + "\t_" * 8 for number, word in enumerate(("Stála", "tam", "lípa", "."), 1)]
+    treebank = ("\n".join(words) + "\n\n") * 5
+    for name in ("train.conllu", "words.txt"):
+        Path(name).write_text(treebank)
+    Path("plain.txt").write_text("Stála tam lípa .\n" * 5)
+    Path("raw.txt").write_text("Stála tam lípa.\n" * 5)
+    prepare(["train.conllu"], tmp_path / "corpus", min_count=1, workers=1)
+    write_recipe(recipe(max_steps=1), Path("recipe.yaml"))
+    command = ["pretrain", "corpus", "run", "--recipe", "recipe.yaml", "--device", "cpu", "--json", "--heldout"]
+    found = []
+    for options in (["train.conllu"], ["words.txt"], ["plain.txt"], ["raw.txt", "--tokenizer", "words"]):
+        shutil.rmtree("run", ignore_errors=True)
+        code, out, err = run_main([*command, *options])
+        assert code == 0, err
+        found.append(json.loads(out)["heldout_perplexity"])
+    assert found == pytest.approx(found[:1] * 4)
 
 
 def test_heldout_text_may_have_another_encoding_than_the_corpus(

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     type=click.Path(),
     metavar="FILE",
     help="Text to measure perplexity on, read with the settings of the corpus, or as CoNLL-U if it is named so "
-    "(x.conllu).",
+    "(x.conllu). For a corpus of CoNLL-U, it may also be plain text, a sentence on each line.",
 )
 @click.option(
     "--tokenizer",
@@ -160,13 +160,20 @@ def command(
 
 def _read_heldout(path: str, corpus: Corpus, tokenizer: str | None, encoding: str | None) -> list[list[str]]:
     """Read held-out text as the corpus was read, but run no code that only the corpus names."""
+    from elmo.text.choice import sample_of
     from elmo.text.conllu import layout_by_name, refuse_tokenizer
     from elmo.text.prepare import is_made_of
     from elmo.text.reading import WITH_WORDS, expand, read_all
     from elmo.text.tokenizers import refuse_function
 
     reading, paths = replace(corpus.reading, encoding=encoding or corpus.reading.encoding), expand(path)
-    if layout_by_name(paths) == "conllu" or reading.text in WITH_WORDS:
+    is_named = layout_by_name(paths) == "conllu"
+    if reading.text in WITH_WORDS and not is_named:
+        # How the corpus of a treebank was read says nothing about plain text, which has no tabs between columns.
+        sample = sample_of(paths, reading.encoding)
+        if sample is not None and "\t" not in sample.text:
+            reading = replace(reading, text="sentences")
+    if is_named or reading.text in WITH_WORDS:
         refuse_tokenizer(tokenizer)
         tokenizer = "whitespace"
     elif tokenizer is None:
