@@ -83,6 +83,8 @@ def read_unanswered(
         tokenizer = trained.tokenizer_for(None if sample is None else sample.text)
         if sample is None and tokenizer == "whitespace":
             notes.append(note_on_pipes(trained.text, [path]))
+    if sample is not None:
+        notes.append(task.note_on_plain(trained.model, sample.text))
     # Only for tasks of sentences that also read CoNLL-U, because the note may recommend it.
     if sample is not None and task.takes_sentence and "conllu" in task.layouts:
         notes.append(note_on_layout(sample.text, layout if layout in SPLIT else "sentences"))

@@ -151,6 +151,9 @@ class Task(ABC, Generic[R, E, P]):
     def note_on_dev(self, train: Sequence[E], dev: Sequence[E]) -> str | None:
         """Return what looks like a mistake in a dev set, for this training set, in the same way."""
 
+    def note_on_plain(self, model: TaskModel[E, P], sample: str) -> str | None:
+        """Return what looks like a mistake in the beginning of a plain text that a model is to predict, or None."""
+
     def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         """Split a plain text into the pieces that become one example each; by default every line that is not blank.
 

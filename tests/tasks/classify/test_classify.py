@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import elmo.tasks
-from commands import run, set_options
+from commands import RunMain, run, set_options
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -226,7 +226,7 @@ def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(
         assert both["label"] != "plants"
 
 
-def test_commands_label_text_with_one_model_and_evaluate_two_together(tmp_path: Path) -> None:
+def test_commands_label_text_with_one_model_and_evaluate_two_together(tmp_path: Path, run_main: RunMain) -> None:
     """Texts without a label are predicted as text or as JSON, and two models can be evaluated together."""
     for seed, name in enumerate(("train", "dev")):
         write(tmp_path / name, make_texts(80 if name == "train" else 20, seed))
@@ -242,6 +242,12 @@ def test_commands_label_text_with_one_model_and_evaluate_two_together(tmp_path: 
     assert (first["sentences"], first["label"]) == ([["w1", "cat"], ["w2"]], "animals")
     assert second["sentences"] == [["w3."], ["Rose", "oak"]]
     assert list(second["probabilities"]) == list(TOPICS)
+    labelled = tmp_path / "labelled"
+    labelled.write_text("label\ttext\nplants\tw1 rose\n animals \tw1 cat\n")
+    says = "most lines begin with a label of the model, such as 'plants', which is read as a part of the text; leave"
+    assert f"labelled: {says} that column out, " in run_main(["task", "predict", str(folder), str(labelled)])[2]
+    labelled.write_text("plants\tw1 rose\nplants too\n\n")
+    assert run_main(["task", "predict", str(folder), str(labelled)])[2] == ""
     members = [f"{folder}/seed-{seed}" for seed in (0, 1)]
     scores = json.loads(run("task", "evaluate", *members, str(tmp_path / "dev"), "--ensemble", "--json"))["scores"]
     assert scores["macro_f1"] > 80

@@ -22,7 +22,7 @@ from elmo.tasks.classify.model import ClassifyModel, ClassifyRecipe, LabelsPredi
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_line, mean_probabilities
 from elmo.tasks.common.scores import percent
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
+from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.conllu import is_conllu
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 from elmo.wording import counted
@@ -97,6 +97,18 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
             return None
         label = unknown.most_common(1)[0][0]
         return f"has {counted(unknown.total(), 'label')} that the training set lacks, such as {label!r}"
+
+    def note_on_plain(self, model: TaskModel[TextExample, TextPrediction], sample: str) -> str | None:
+        """Return a note on texts that have labels of the model before them, as in a file to train or evaluate with."""
+        columns = [line.partition("\t") for line in sample.split("\n") if line.strip()]
+        known = set(cast("ClassifyModel", model).labels)
+        named = [label for label, tab, _ in columns if tab and known.issuperset(map(str.strip, label.split(SEPARATOR)))]
+        if len(named) <= len(columns) / 2:
+            return None
+        return (
+            f"most lines begin with a label of the model, such as {named[0]!r}, which is read as a part of the text; "
+            "leave that column out, or score the file with 'elmo task evaluate'"
+        )
 
     def vocabularies(
         self, train: Sequence[TextExample], recipe: ClassifyRecipe, file_words: FileWords | None = None
