@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from commands import run
+from commands import RunMain, run
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -267,7 +267,7 @@ def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(elmo: str, bi
     assert json.loads(run(*arguments))["scores"] == result.scores["dev"]
 
 
-def test_labels_are_predicted_for_plain_text(trees: Path) -> None:
+def test_labels_are_predicted_for_plain_text(trees: Path, run_main: RunMain) -> None:
     config = ExperimentConfig(
         "sst",
         make_recipe(min_phrase=2, training__max_epochs=25),
@@ -290,6 +290,10 @@ def test_labels_are_predicted_for_plain_text(trees: Path) -> None:
         (["w3", "awful"], "very negative"),
     ]
     assert list(found[0]["probabilities"]) == list(FINE)
+    note = "dev.txt: most lines are trees, whose labels and brackets are read as words; give sentences, or"
+    assert note in run_main([*arguments[:-1], str(trees / "dev.txt")])[2]
+    (trees / "plain.txt").write_text("w1 (3 films) superb\n(w2)\n")
+    assert run_main([*arguments[:-1], str(trees / "plain.txt"), "--tokenizer", "whitespace"])[2] == ""
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,6 +31,8 @@ FINE = ("very negative", "negative", "neutral", "positive", "very positive")
 QUOTES = ("plain", "penn")
 BINARY = ("negative", "positive")
 NEUTRAL = "neutral"
+
+_TREE = re.compile(r"\s*\([0-4] .*\)\s*")
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,16 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
     def tokenizer(self, recipe: SstRecipe) -> str:
         """Return the tokenizer of the Penn Treebank, by which the trees are cut."""
         return "ptb"
+
+    def note_on_plain(self, model: TaskModel[SstExample, LabelPrediction], sample: str) -> str | None:
+        """Return a note on trees, as in a file to train or evaluate with."""
+        lines = [line for line in sample.split("\n") if line.strip()]
+        if sum(_TREE.fullmatch(line) is not None for line in lines) <= len(lines) / 2:
+            return None
+        return (
+            "most lines are trees, whose labels and brackets are read as words; give sentences, or score the file with "
+            "'elmo task evaluate'"
+        )
 
     def parse(self, line: str, tokenize: Tokenizer) -> SstExample:
         """Make an example from a sentence."""
