@@ -85,14 +85,17 @@ def test_finetuning_reads_held_out_text_as_it_is(run: Run) -> None:
     """The text that is trained on may be tokenized where held-out text is raw, and the other way round."""
     tuned = ["finetune", "model", "--new-softmax", "--min-count", "1", "--batch-size", "1", "--json"]
     found: dict[str, dict[str, float]] = {}
+    note = "elmo: {}: is also in the training text, so perplexity on it says little\n"
     for name, pattern in (("raw", "r?w.txt"), ("tokenized", "tokenized.txt")):
         arguments = [*tuned[:2], name, "tokenized.txt", *tuned[2:], "--heldout", pattern]
         code, out, err = run(*arguments)
-        note = "elmo: {}: is also in the training text, so perplexity on it says little\n"
         assert (code, err) == (0, note.format(Path("tokenized.txt").resolve()) if name == "tokenized" else "")
         found[name] = json.loads(out)
     assert found["raw"]["perplexity_after"] == found["tokenized"]["perplexity_after"]
     assert found["raw"]["reading"] == found["tokenized"]["reading"]
+    Path("copy.txt").write_bytes(Path("tokenized.txt").read_bytes())
+    code, _, err = run(*tuned[:2], "copied", "tokenized.txt", *tuned[2:], "--heldout", "copy.txt")
+    assert (code, err) == (0, note.format(Path("copy.txt").resolve()))
     code, out, _ = run("finetune", "model", "other", "raw.txt", *tuned[2:-1])
     assert (code, out.endswith("; raw text, cut as the model's training text was (tokenizer ptb, paragraphs)\n")) == (
         0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import sys
 from dataclasses import asdict
@@ -106,6 +107,7 @@ def command(
     from elmo.formats import load
     from elmo.pretrain.finetuning import FineTuningStoppedError, finetune, finetuning_config
     from elmo.text.conllu import layout_by_name
+    from elmo.text.opening import can_be_read_again
     from elmo.text.reading import expand, read_all
     from elmo.training.recipes import parse_override
 
@@ -128,8 +130,12 @@ def command(
         # about CoNLL-U.
         own: dict[str, Any] = {"tokenizer": None, "text": None} if layout_by_name(held) == "conllu" else {}
         measured = read_all(heldout, choose_reading(loaded, held, **reading | own).reading)
-        if shared := {*map(os.path.realpath, held)} & {*map(os.path.realpath, paths)}:
-            print_note(min(shared), "is also in the training text, so perplexity on it says little")
+        # Contents are compared, not names: a copy of a training text was trained on just as well.
+        known, again = (list(filter(can_be_read_again, each)) for each in (paths, held))
+        if shared := [each for each in again if any(filecmp.cmp(each, path, shallow=False) for path in known)]:
+            print_note(
+                min(map(os.path.realpath, shared)), "is also in the training text, so perplexity on it says little"
+            )
     try:
         result = finetune(
             loaded,
