@@ -216,7 +216,9 @@ def test_damaged_origins_are_refused(tmp_path: Path, content: str) -> None:
     for place in (tmp_path, folder):
         PLACES.tofile(place / "places.bin")
     (folder / "origins.json").write_text(content)
-    with pytest.raises(ElmoError, match=r"origins\.json: is damaged.*; get the index again, or rebuild it$") as caught:
+    with pytest.raises(
+        ElmoError, match=r"origins\.json: is damaged.*; get the index again, or rebuild it with `overwrite=True`$"
+    ) as caught:
         Origins.open(folder)
     assert str(caught.value).count("is damaged") == 1
 

@@ -32,7 +32,7 @@ _PLACES_NAMES = re.compile(r"places(-[0-9a-f]{8})?\.bin")
 FILE = "file"
 """The column of a table that names the file that a row is about. Searches can choose by it as by any other column."""
 
-AGAIN = "get the index again, or rebuild it"
+AGAIN = "get the index again, or rebuild it with `overwrite=True`"
 """What to do about a damaged file of an index."""
 
 CSV, SEPARATORS = ".csv", {",": "commas", ";": "semicolons"}

@@ -71,14 +71,14 @@ def test_what_to_do_about_a_damaged_text_is_about_the_index(
     path.unlink()
     if damage != "missing":
         path.write_bytes(data[:-4] if damage == "cut off" else data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(ElmoError, match=r"; get the index again, or rebuild it$") as caught:
+    with pytest.raises(ElmoError, match=r"; get the index again, or rebuild it with `overwrite=True`$") as caught:
         ContextIndex(index_folder, model)
     assert "prepare" not in str(caught.value)
 
 
 def test_what_to_do_without_any_text_is_about_the_index(model: Embedder, index_folder: Path) -> None:
     shutil.rmtree(index_folder / "text")
-    with pytest.raises(ElmoError, match=r"text: no such .*; get the index again, or rebuild it$"):
+    with pytest.raises(ElmoError, match=r"text: no such .*; get the index again, or rebuild it with `overwrite=True`$"):
         ContextIndex(index_folder, model)
 
 

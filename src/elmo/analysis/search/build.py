@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import TYPES_AT_ONCE
-from elmo.analysis.origins import AGAIN, Origins
+from elmo.analysis.origins import Origins
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.folder import (
     DESCRIPTION,
@@ -171,12 +171,8 @@ def build_index(
         if is_kept:
             if not _is_of(folder, job | {"tags": [*indexed.tag_names]}) or not _has_same_tags(folder, work / NEW):
                 raise ElmoError(f"{folder}: exists already; remove it, or pass `overwrite=True`")
-            try:
-                _renew_origins(folder, indexed, keeps_metadata=metadata is None)
-                ContextIndex(folder, embedder)  # which refuses one that is not whole, such as an unfinished copy
-            except ElmoError as error:
-                option = " (`overwrite=True`)" if str(error).endswith(AGAIN) else ""
-                raise ElmoError(f"{error}{option}") from None
+            _renew_origins(folder, indexed, keeps_metadata=metadata is None)
+            ContextIndex(folder, embedder)  # which refuses one that is not whole, such as an unfinished copy
             done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
             del indexed, corpus  # NFS and Windows remove no folder whose files are still mapped
             shutil.rmtree(work / NEW)
