@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from bridge import make_model
-from commands import run, set_options
+from commands import RunMain, run, set_options
 from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -345,7 +345,7 @@ def test_bad_settings_are_refused(setting: dict[str, Any], says: str) -> None:
         make_recipe(**setting)
 
 
-def test_a_whole_experiment_by_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_experiment_by_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_main: RunMain) -> None:
     """The toy set is learned with ELMo. Evaluating gives the same scores, and predictions can be read as documents."""
     monkeypatch.chdir(tmp_path)
     for name, documents in (("train", make_documents(16)), ("test", make_documents(5, seed=1))):
@@ -375,6 +375,9 @@ def test_a_whole_experiment_by_commands(tmp_path: Path, monkeypatch: pytest.Monk
     Path("my letters.txt").write_text(text)
     predicted = run("task", "predict", "run", "my letters.txt", "--device", "cpu")
     assert re.findall("#begin document (.*)", predicted) == ["(my_letters); part 000", "(my_letters); part 001"]
+    assert run_main(["task", "predict", "run", "my letters.txt", "--device", "cpu"])[2] == ""
+    error = run_main(["task", "predict", "run", "test.conll", "--device", "cpu"])[2]
+    assert error.startswith("elmo: test.conll: most lines are columns, which are read as words; give text, or")
 
 
 def test_a_group_that_is_not_in_a_name_is_no_genre() -> None:

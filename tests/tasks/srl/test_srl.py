@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from commands import run, set_options
+from commands import RunMain, run, set_options
 from comparing import adds_by_index, loss_depends_on_seed
 from elmo import tasks
 from elmo.errors import ElmoError
@@ -323,7 +323,7 @@ def test_a_model_without_any_vectors_is_refused_before_anything_is_written(tmp_p
     assert not (tmp_path / "run").exists()
 
 
-def test_train_evaluate_and_predict_by_commands(tmp_path: Path) -> None:
+def test_train_evaluate_and_predict_by_commands(tmp_path: Path, run_main: RunMain) -> None:
     """Predicates of plain text are found, and those of marked text are used. A run from before `clip_value` existed,
     whose recipe clips the gradients' norm, gets the same scores."""
     for seed, name in enumerate(("train", "dev")):
@@ -348,6 +348,8 @@ def test_train_evaluate_and_predict_by_commands(tmp_path: Path) -> None:
     assert first == "Ann\t-\t(ARG0*)\nlikes\tlikes\t(V*)\nCy\t-\t(ARG1*)"
     assert second == "then\t-"
     assert third.splitlines()[1] == "smells\tsmells\t(V*)"
+    _, _, error = run_main(["task", "predict", f"{tmp_path}/run", f"{tmp_path}/dev", "--device", "cpu"])
+    assert error.startswith(f"elmo: {tmp_path}/dev: most lines are columns, which are read as words; give text, or")
 
 
 def test_elmo_alone_is_enough() -> None:

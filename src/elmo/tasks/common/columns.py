@@ -16,6 +16,9 @@ from elmo.wording import counted
 Line = tuple[str, ...]
 """The columns of a line. A line that holds no word is a single column."""
 
+_LAST_OF_CONLL = re.compile(r"-|[^\s*]*\*\)*|\(?\d+\)(\|\S*)?|\(\d+(\|\S*)?")
+"""The last column of CoNLL-2005 and CoNLL-2012: arguments, as in `(A0*`, `*` and `*)`, or mentions, as in `(7|2)`."""
+
 _NEWDOC = re.compile(r"#\s*newdoc\b")
 _ESCAPE, _BAR = "\\", r"\p"
 _ESCAPED = re.compile(r"\\[\\p]")
@@ -166,6 +169,15 @@ def _sentence(lines: Iterable[tuple[str, str]], columns: Sequence[str] | None) -
         rows.append(tuple(values))
     form = names.index("form")
     return ColumnSentence(tuple(rows[place][form] for place in places), names, tuple(rows), tuple(places))
+
+
+def note_on_conll(sample: str) -> str | None:
+    """Return a note if the beginning of a plain text has the columns of CoNLL-2005 or CoNLL-2012, or None."""
+    lines = [line.split() for line in sample.split("\n") if line.strip()]
+    num = sum(len(columns) > 1 and _LAST_OF_CONLL.fullmatch(columns[-1]) is not None for columns in lines)
+    if num <= len(lines) / 2:
+        return None
+    return "most lines are columns, which are read as words; give text, or score the file with 'elmo task evaluate'"
 
 
 def _split(line: str, where: str, names: tuple[str, ...]) -> list[str] | None:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from elmo.tasks.common.columns import note_on_conll
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.coref.data import Clusters, Document, format_document, read_documents
 from elmo.tasks.coref.metric import score_clusters
 from elmo.tasks.coref.model import CorefModel
 from elmo.tasks.coref.recipe import CorefRecipe
-from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
+from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.columns import paragraphs
 from elmo.text.tokenizers import Tokenizer
 
@@ -36,6 +37,10 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
     def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         """Split a text into documents, which are separated by blank lines. All other lines are sentences."""
         return ((group[0][0], "\n".join(line for _, line in group)) for group in paragraphs(lines))
+
+    def note_on_plain(self, model: TaskModel[Document, Clusters], sample: str) -> str | None:
+        """Return a note on columns, as in a file to train or evaluate with."""
+        return note_on_conll(sample)
 
     def parse(self, line: str, tokenize: Tokenizer) -> Document:
         """Make an example from a document with a sentence on each line."""

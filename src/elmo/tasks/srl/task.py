@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from elmo.errors import ElmoError
+from elmo.tasks.common.columns import note_on_conll
 from elmo.tasks.common.objects import as_tokens, begins_object, is_list_of, read_object
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.srl.frames import VERB, ArgumentCounts, Frame, arguments_of, format_frames, read_frames
 from elmo.tasks.srl.model import Frames, SrlExample, SrlModel, SrlRecipe, count_predicates
-from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
+from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer
 
 
@@ -48,6 +49,10 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
     def note_on_gold(self, examples: Sequence[SrlExample], recipe: SrlRecipe) -> str | None:
         """Return a note on a set without a predicate."""
         return None if any(example.frames for example in examples) else "has no predicate in it"
+
+    def note_on_plain(self, model: TaskModel[SrlExample, Frames], sample: str) -> str | None:
+        """Return a note on columns, as in a file to train or evaluate with."""
+        return note_on_conll(sample)
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """Make an example from a sentence, or from a JSON object with `tokens` and the indices of its `predicates`."""
