@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from safetensors.numpy import load_file
 
 TIMES = {"seconds", "tokens_per_second", "machine", "examples_per_second", "seconds_per_epoch"}
 """Columns and keys of figures that differ from run to run."""
+
+_MINUTES = re.compile(r"[0-9.]+ minutes")
+"""How long a training took, in the figures of a model, such as "40 steps, 800 predictions a direction, 0.1 minutes"."""
 
 FREE = ("README.md", "tensorboard", "start.json")
 """Files and folders that hold dates, or that are only for people, and may differ."""
@@ -96,4 +100,6 @@ def _data_sets(path: Path) -> dict[str, Any]:
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_times(inner) for key, inner in value.items() if key not in TIMES}
-    return [_without_times(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_without_times(inner) for inner in value]
+    return _MINUTES.sub("", value) if isinstance(value, str) else value
