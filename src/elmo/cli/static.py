@@ -15,6 +15,7 @@ from elmo.cli.shared import (
     reading_options,
 )
 from elmo.cli.word_vectors import (
+    names_corpus,
     num_left_out,
     opened_corpus,
     require_word_tests,
@@ -86,7 +87,6 @@ def command(
     from elmo.extras import import_extra
     from elmo.formats.word_vectors import require_word_vector_target
     from elmo.pretrain.skipgram import SkipGramConfig, train_static
-    from elmo.targets import with_home
     from elmo.text.conllu import layout_by_name
     from elmo.text.reading import expand
 
@@ -94,7 +94,7 @@ def command(
     require_word_vector_target(out)
     import_extra("gensim", "elmo static")  # now and not after the text is prepared
     require_word_tests(similarity, analogies)
-    if not Path(with_home(source)).is_dir():
+    if not names_corpus(source):
         paths = expand([source])
         print_note_on_text(paths, reading["text"] or layout_by_name(paths), reading["encoding"])
     started = time.perf_counter()

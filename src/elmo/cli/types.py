@@ -19,6 +19,7 @@ from elmo.cli.shared import (
     text_options,
 )
 from elmo.cli.word_vectors import (
+    names_corpus,
     num_left_out,
     opened_corpus,
     require_word_tests,
@@ -106,7 +107,7 @@ def command(
     from elmo.embed.embedder import load
     from elmo.formats.word_vectors import require_word_vector_target, write_word_vectors
     from elmo.nn.processor import prepare_device
-    from elmo.targets import with_home, work_folder_of
+    from elmo.targets import work_folder_of
     from elmo.text.reading import expand
 
     if senses != 1 and (similarity or analogies):
@@ -120,7 +121,7 @@ def command(
     embedder = load(model, device=prepare_device(device), precision=precision)
     suffix, used = "", None
     # A corpus was cut when it was prepared. `opened_corpus` refuses options about it.
-    if not Path(with_home(source)).is_dir():
+    if not names_corpus(source):
         choice = choose_reading(embedder, expand([source]), **reading)
         reading = used = asdict(choice.reading)
         suffix = str(choice)

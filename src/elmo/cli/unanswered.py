@@ -85,9 +85,9 @@ def read_unanswered(
             notes.append(note_on_pipes(trained.text, [path]))
     if sample is not None:
         notes.append(task.note_on_plain(trained.model, sample.text))
-    # Only for tasks of sentences that also read CoNLL-U, because the note may recommend it.
-    if sample is not None and task.takes_sentence and "conllu" in task.layouts:
-        notes.append(note_on_layout(sample.text, layout if layout in SPLIT else "sentences"))
+        # Only for tasks of sentences that also read CoNLL-U, because the note may recommend it.
+        if task.takes_sentence and "conllu" in task.layouts:
+            notes.append(note_on_layout(sample.text, layout if layout in SPLIT else "sentences"))
     if layout in SPLIT:
         language = language or language_of(tokenizer) or (trained.text and trained.text.language)
         notes.append(note_on_sentences(layout, language))

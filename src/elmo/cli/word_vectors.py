@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from elmo.text.corpus import Corpus
 
 
+def names_corpus(source: str) -> bool:
+    """Return whether a source is a folder, which has to be a corpus, and not text."""
+    from elmo.targets import with_home
+
+    return Path(with_home(source)).is_dir()
+
+
 @contextmanager
 def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generator[Corpus]:
     """Open a corpus folder, or prepare a text as one in a temporary folder next to `out`, and lock `out` meanwhile.
@@ -28,11 +35,11 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     """
     from tempfile import TemporaryDirectory
 
-    from elmo.targets import unfinished_folder, with_home, work_folder_of
+    from elmo.targets import unfinished_folder, work_folder_of
     from elmo.text.corpus import Corpus
     from elmo.text.prepare import prepare
 
-    is_corpus = Path(with_home(source)).is_dir()
+    is_corpus = names_corpus(source)
     if is_corpus and (told := [name for name in reading if is_given(name)]):
         raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
     unfinished = work_folder_of(out.absolute())

@@ -150,6 +150,12 @@ def _share(items: Sequence[str], is_so: Callable[[str], object]) -> float:
     return sum(bool(is_so(item)) for item in items) / len(items)
 
 
+def is_true_of_most_lines(sample: str, is_so: Callable[[str], object]) -> bool:
+    """Return whether something is true of more than half of the lines that are not blank."""
+    lines = [line for line in sample.split("\n") if line.strip()]
+    return bool(lines) and _share(lines, is_so) > 0.5
+
+
 def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: Sequence[str]) -> str | None:
     """Return a sentence about a text that has far more words unknown to the model than its training text had.
 

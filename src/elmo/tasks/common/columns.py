@@ -10,6 +10,7 @@ from itertools import chain, pairwise
 from elmo.errors import ElmoError
 from elmo.text.columns import DOCUMENT, read_paragraphs, split_columns
 from elmo.text.conllu import CONLLU, EMPTY, comment_value, split_word
+from elmo.text.suspicion import is_true_of_most_lines
 from elmo.text.tokenizers import Tokenizer, locate
 from elmo.wording import counted
 
@@ -173,9 +174,12 @@ def _sentence(lines: Iterable[tuple[str, str]], columns: Sequence[str] | None) -
 
 def note_on_conll(sample: str) -> str | None:
     """Return a note if the beginning of a plain text has the columns of CoNLL-2005 or CoNLL-2012, or None."""
-    lines = [line.split() for line in sample.split("\n") if line.strip()]
-    num = sum(len(columns) > 1 and _LAST_OF_CONLL.fullmatch(columns[-1]) is not None for columns in lines)
-    if num <= len(lines) / 2:
+
+    def is_of_conll(line: str) -> bool:
+        columns = line.split()
+        return len(columns) > 1 and _LAST_OF_CONLL.fullmatch(columns[-1]) is not None
+
+    if not is_true_of_most_lines(sample, is_of_conll):
         return None
     return "most lines are columns, which are read as words; give text, or score the file with 'elmo task evaluate'"
 

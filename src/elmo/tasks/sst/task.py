@@ -23,6 +23,7 @@ from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.sst.data import read_trees
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
+from elmo.text.suspicion import is_true_of_most_lines
 from elmo.text.tokenizers import Tokenizer
 
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -197,8 +198,7 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
 
     def note_on_plain(self, model: TaskModel[SstExample, LabelPrediction], sample: str) -> str | None:
         """Return a note on trees, as in a file to train or evaluate with."""
-        lines = [line for line in sample.split("\n") if line.strip()]
-        if sum(_TREE.fullmatch(line) is not None for line in lines) <= len(lines) / 2:
+        if not is_true_of_most_lines(sample, _TREE.fullmatch):
             return None
         return (
             "most lines are trees, whose labels and brackets are read as words; give sentences, or score the file with "
