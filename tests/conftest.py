@@ -15,8 +15,9 @@ from elmo import formats
 from elmo.embed import Embedder
 from levels import level
 from make_bilm_hdf5 import make
+from published import release
 
-__all__ = ["level", "run_main"]  # fixtures for all tests
+__all__ = ["level", "release", "run_main"]  # fixtures for all tests
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

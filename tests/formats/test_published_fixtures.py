@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -15,39 +14,9 @@ import elmo
 from elmo import formats
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, read_weights
 from oracle import Array, Oracle, encode
+from published import PUBLISHED, Release
 
 pytestmark = pytest.mark.external
-
-SENTENCES_FILES = {"allennlp": "sentences.json", "bilm_tf": "lm_embeddings_sentences.json"}
-TOLERANCE = 2e-6
-"""Float32 rounding of TensorFlow and of this package. Compared with float64, TensorFlow's alone is up to 1.4e-6."""
-
-
-@dataclass
-class Release:
-    """A set of fixtures: 30 sentences in batches of three, and their top layer as computed with carried state."""
-
-    folder: Path
-    batches: list[list[list[str]]]
-    top: list[list[Array]]
-
-    @property
-    def sentences(self) -> list[list[str]]:
-        return [sentence for batch in self.batches for sentence in batch]
-
-
-@pytest.fixture(params=SENTENCES_FILES)
-def release(request: pytest.FixtureRequest, shared: Path) -> Release:
-    folder = shared / "fixtures" / request.param
-    columns = json.loads((folder / SENTENCES_FILES[request.param]).read_text(encoding="utf-8"))
-    batches = [[column[i].split() for column in columns] for i in range(10)]
-    top: list[list[Array]] = [[] for _ in batches]
-    for k in range(3):
-        with h5py.File(folder / f"lm_embeddings_{k}.hdf5") as file:
-            for i in range(10):
-                top[i].append(np.concatenate(file[str(i)][()], axis=1))  # the halves of the two directions
-    return Release(folder, batches, top)
-
 
 _computed: dict[Path, list[list[Array]]] = {}
 
@@ -65,22 +34,22 @@ def test_the_oracle_matches_the_published_vectors(release: Release) -> None:
     """The oracle gives the published numbers, so that it can stand for the published models in other tests."""
     for found, wanted in zip(layers_of_oracle(release), release.top, strict=True):
         for layers, top in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(layers[2], top, atol=TOLERANCE, rtol=0)
+            np.testing.assert_allclose(layers[2], top, atol=PUBLISHED, rtol=0)
 
 
 def test_matches_the_published_vectors(release: Release) -> None:
     """Only carried state, in the batches of the TensorFlow run, gives these numbers."""
     vectors = elmo.load(release.folder).embed(release.sentences, layers="top", state="carry", batch_size=3)
-    for found, wanted in zip(vectors, (top for batch in release.top for top in batch), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=TOLERANCE, rtol=0)
+    for found, wanted in zip(vectors, release.tops, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=PUBLISHED, rtol=0)
 
 
 @pytest.mark.gpu
 def test_a_gpu_matches_the_published_vectors(release: Release) -> None:
     model = elmo.load(release.folder, device="cuda")
     vectors = model.embed(release.sentences, layers="top", state="carry", batch_size=3)
-    for found, wanted in zip(vectors, (top for batch in release.top for top in batch), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=TOLERANCE, rtol=0)
+    for found, wanted in zip(vectors, release.tops, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=PUBLISHED, rtol=0)
 
 
 def test_every_layer_matches_the_oracle(release: Release) -> None:
@@ -90,16 +59,15 @@ def test_every_layer_matches_the_oracle(release: Release) -> None:
     for found, layers in zip(vectors, wanted, strict=True):
         assert found.shape == layers.shape == (3, layers.shape[1], 32)
         for number in range(3):
-            np.testing.assert_allclose(found[number], layers[number], atol=TOLERANCE, rtol=0, err_msg=f"layer {number}")
+            np.testing.assert_allclose(found[number], layers[number], atol=PUBLISHED, rtol=0, err_msg=f"layer {number}")
 
 
 def test_zero_state_gives_other_vectors(release: Release) -> None:
     """Carried state matters in every batch but the first, which shows that the tests above depend on it."""
     vectors = elmo.load(release.folder).embed(release.sentences, layers="top", batch_size=3)
-    wanted = [top for batch in release.top for top in batch]
-    errors = [np.abs(found - top).max() for found, top in zip(vectors, wanted, strict=True)]
-    assert max(errors[:3]) < TOLERANCE
-    assert min(errors[3:]) > 100 * TOLERANCE
+    errors = [np.abs(found - top).max() for found, top in zip(vectors, release.tops, strict=True)]
+    assert max(errors[:3]) < PUBLISHED
+    assert min(errors[3:]) > 100 * PUBLISHED
 
 
 def test_matches_the_cached_token_vectors(shared: Path) -> None:
@@ -112,19 +80,18 @@ def test_matches_the_cached_token_vectors(shared: Path) -> None:
     bilm = formats.load(folder).bilm
     with torch.inference_mode():
         found = bilm.char_encoder(torch.from_numpy(np.stack([encode(word) for word in words]))).numpy()
-    np.testing.assert_allclose(found, wanted, atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(found, wanted, atol=PUBLISHED, rtol=0)
     plain = [word for word in words if word not in ("<S>", "</S>")]
     vectors = elmo.load(folder).embed([[word] for word in plain], layers="token")
     for word, vector in zip(plain, vectors, strict=True):
         expected = wanted[words.index(word)]
-        np.testing.assert_allclose(vector, np.hstack([expected, expected])[None], atol=TOLERANCE, rtol=0)
+        np.testing.assert_allclose(vector, np.hstack([expected, expected])[None], atol=PUBLISHED, rtol=0)
 
 
 def test_allennlps_elmo_layer_matches_the_published_vectors(release: Release) -> None:
     """As in AllenNLP's own test, all weight is on the top layer and the state is carried from batch to batch."""
     layer = elmo.Elmo(
-        release.folder / OPTIONS_FILE,
-        release.folder / WEIGHTS_FILE,
+        *release.files,
         num_output_representations=2,
         dropout=0.0,
         scalar_mix_parameters=[-1e3, -1e3, 1e3],
@@ -135,7 +102,7 @@ def test_allennlps_elmo_layer_matches_the_published_vectors(release: Release) ->
         for representation in output["elmo_representations"]:
             assert representation.shape == (3, max(map(len, sentences)), 32)
             for row, top in enumerate(wanted):
-                np.testing.assert_allclose(representation[row, : len(top)], top, atol=TOLERANCE, rtol=0)
+                np.testing.assert_allclose(representation[row, : len(top)], top, atol=PUBLISHED, rtol=0)
                 assert not representation[row, len(top) :].any()
                 assert output["mask"][row].sum() == len(top)
 

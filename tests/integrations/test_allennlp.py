@@ -23,7 +23,8 @@ from elmo.formats.published import DEFAULT, published_models
 from elmo.integrations.allennlp import Elmo, ElmoEmbedder, ElmoTokenEmbedder, batch_to_ids
 from make_allennlp import MIXES, PARAMETERS, make_state_dict
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, read_weights
-from oracle import Array, Oracle, encode_sentence, scalar_mix
+from oracle import Oracle, encode_sentence, scalar_mix
+from published import PUBLISHED, Release
 from serving import serving
 
 BATCHES = [
@@ -463,31 +464,12 @@ def test_an_existing_file_is_replaced(files: tuple[str, str], folder: Path) -> N
 
 # --- the published numbers
 
-PUBLISHED = 2e-6
-"""Rounding of float32 in TensorFlow and in this package."""
-
-
-@pytest.fixture(params=["allennlp/sentences.json", "bilm_tf/lm_embeddings_sentences.json"])
-def release(request: pytest.FixtureRequest, shared: Path) -> tuple[tuple[str, str], list[list[list[str]]], list[Any]]:
-    """Return both files, ten batches of three sentences, and the top layers that TensorFlow computed for them."""
-    path = shared / "fixtures" / request.param
-    columns = json.loads(path.read_text(encoding="utf-8"))
-    tops: list[list[Array]] = [[] for _ in range(10)]
-    for number in range(3):
-        with h5py.File(path.with_name(f"lm_embeddings_{number}.hdf5")) as file:
-            for i in range(10):
-                tops[i].append(np.concatenate(file[str(i)][()], axis=1))
-    batches = [[column[i].split() for column in columns] for i in range(10)]
-    return (str(path.with_name(OPTIONS_FILE)), str(path.with_name(WEIGHTS_FILE))), batches, tops
-
 
 @pytest.mark.external
-def test_published_vectors_through_the_embedder(release: Any, tmp_path: Path) -> None:
+def test_published_vectors_through_the_embedder(release: Release, tmp_path: Path) -> None:
     """Every method starts from zeros. Single sentences of a column equal its row, because rows don't share a state."""
-    files, batches, tops = release
-    lines = "\n".join(" ".join(sentence) for batch in batches for sentence in batch)
-    wanted = [top for batch in tops for top in batch]
-    embedder = ElmoEmbedder(*files)
+    batches, sentences, wanted = release.batches, release.sentences, release.tops
+    embedder = ElmoEmbedder(*release.files)
 
     def check(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
         for array, top in zip(found, expected, strict=True):
@@ -495,7 +477,6 @@ def test_published_vectors_through_the_embedder(release: Any, tmp_path: Path) ->
         embedder.elmo_bilm._elmo_lstm.reset_states()
 
     check([array for batch in batches for array in embedder.embed_batch(batch)], wanted)
-    sentences = [sentence for batch in batches for sentence in batch]
     check(list(embedder.embed_sentences(sentences, batch_size=3)), wanted)
     check(
         [
@@ -505,21 +486,21 @@ def test_published_vectors_through_the_embedder(release: Any, tmp_path: Path) ->
         ],
         wanted,
     )
-    check([embedder.embed_sentence(batch[1]) for batch in batches], [top[1] for top in tops])
-    embedder.embed_file(io.StringIO(lines), tmp_path / "vectors.hdf5", batch_size=3)
+    check([embedder.embed_sentence(batch[1]) for batch in batches], [top[1] for top in release.top])
+    lines = io.StringIO("\n".join(map(" ".join, sentences)))
+    embedder.embed_file(lines, tmp_path / "vectors.hdf5", batch_size=3)
     with h5py.File(tmp_path / "vectors.hdf5") as file:
         check([file[str(number)][()] for number in range(30)], wanted)
 
 
 @pytest.mark.external
 @pytest.mark.parametrize("by_number", [False, True])
-def test_published_vectors_through_elmo(by_number: bool, release: Any) -> None:
+def test_published_vectors_through_elmo(by_number: bool, release: Release) -> None:
     """As in AllenNLP's own test, all weight is on the top layer. Cached words give the same vectors."""
-    files, batches, tops = release
-    words = ["", *sorted({word for batch in batches for sentence in batch for word in sentence})]
+    words = ["", *sorted({word for sentence in release.sentences for word in sentence})]
     scores = [-9e10, -9e10, 1.0]
-    layer = Elmo(*files, 1, dropout=0.0, vocab_to_cache=words, scalar_mix_parameters=scores)
-    for batch, wanted in zip(batches, tops, strict=True):
+    layer = Elmo(*release.files, 1, dropout=0.0, vocab_to_cache=words, scalar_mix_parameters=scores)
+    for batch, wanted in zip(release.batches, release.top, strict=True):
         longest = max(map(len, batch))
         numbers = torch.tensor([[words.index(w) for w in s] + [0] * (longest - len(s)) for s in batch])
         output = layer(batch_to_ids(batch), numbers if by_number else None)

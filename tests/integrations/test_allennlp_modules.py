@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import json
 import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +34,7 @@ from elmo.integrations.allennlp import (
 from make_allennlp import make_state_dict
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights
 from oracle import Oracle, encode, encode_sentence, scalar_mix
+from published import PUBLISHED, read_release
 
 BATCHES = [
     [["A", "new", "play", "opened", "."], ["Hi"], ["naïve", "日本語"]],
@@ -698,20 +698,15 @@ def test_bad_settings_are_refused(files: tuple[str, str]) -> None:
 @pytest.mark.external
 def test_published_vectors(shared: Path) -> None:
     """The expected numbers are the token vectors and top layers of AllenNLP's own tests."""
-    folder = shared / "fixtures" / "allennlp"
-    files = folder / OPTIONS_FILE, folder / WEIGHTS_FILE
-    words = (folder / "vocab_test.txt").read_text(encoding="utf-8").strip().split("\n")
-    found = _ElmoCharacterEncoder(*files)(batch_to_ids([words]))["token_embedding"][0, 1:-1]
-    with h5py.File(folder / "elmo_token_embeddings.hdf5") as file:
+    release = read_release(shared / "fixtures" / "allennlp")
+    words = (release.folder / "vocab_test.txt").read_text(encoding="utf-8").strip().split("\n")
+    found = _ElmoCharacterEncoder(*release.files)(batch_to_ids([words]))["token_embedding"][0, 1:-1]
+    with h5py.File(release.folder / "elmo_token_embeddings.hdf5") as file:
         np.testing.assert_allclose(found.detach(), file["embedding"][()], atol=1e-6, rtol=0)
-    columns = json.loads((folder / "sentences.json").read_text(encoding="utf-8"))
-    bilm = _ElmoBiLm(*files)
-    for number in range(10):
-        batch = [column[number].split() for column in columns]
+    bilm = _ElmoBiLm(*release.files)
+    for batch, wanted in zip(release.batches, release.top, strict=True):
         output = bilm(batch_to_ids(batch))
         tops, mask = remove_sentence_boundaries(output["activations"][2], output["mask"])
         assert mask.sum(dim=1).tolist() == [len(sentence) for sentence in batch]
-        for k, sentence in enumerate(batch):
-            with h5py.File(folder / f"lm_embeddings_{k}.hdf5") as file:
-                wanted = np.concatenate(file[str(number)][()], axis=1)
-            np.testing.assert_allclose(tops[k, : len(sentence)].detach(), wanted, atol=2e-6, rtol=0)
+        for found, top in zip(tops, wanted, strict=True):
+            np.testing.assert_allclose(found[: len(top)].detach(), top, atol=PUBLISHED, rtol=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import h5py
@@ -13,6 +12,7 @@ from elmo.errors import ElmoError
 from elmo.integrations.bilm import Batcher, TokenBatcher, dump_bilm_embeddings, dump_token_embeddings
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, read_weights
 from oracle import Oracle, encode, encode_sentence
+from published import PUBLISHED, Release
 
 SENTENCES = [["A", "new", "play"], [], ["naïve"], ["x" * 60, "</S>"]]
 WORDS = ["play", "<S>", "new", "!!!MAXTERMID", "</S>", " naïve ", "<UNK>", "日本語"]
@@ -164,26 +164,18 @@ def test_dumping_refuses_bad_files_and_leaves_nothing(
 
 # --- the published numbers
 
-TOLERANCE = 2e-6
-"""Rounding of float32 in TensorFlow and in this package."""
-
 
 @pytest.mark.external
-@pytest.mark.parametrize("sentences", ["allennlp/sentences.json", "bilm_tf/lm_embeddings_sentences.json"])
-def test_published_vectors(sentences: str, shared: Path, tmp_path: Path) -> None:
+def test_published_vectors(release: Release, tmp_path: Path) -> None:
     """A row of TensorFlow's ten batches of three sentences equals a text that is embedded sentence by sentence."""
-    path = shared / "fixtures" / sentences
-    names = ("vocab_test.txt", OPTIONS_FILE, WEIGHTS_FILE)
-    vocabulary, options, weights = (str(path.with_name(name)) for name in names)
-    for row, column in enumerate(json.loads(path.read_text(encoding="utf-8"))):
-        text, out = tmp_path / "text.txt", tmp_path / "vectors.hdf5"
-        text.write_text("\n".join(column) + "\n", encoding="utf-8")
-        dump_bilm_embeddings(vocabulary, text, options, weights, out)
-        with h5py.File(out) as found, h5py.File(path.with_name(f"lm_embeddings_{row}.hdf5")) as wanted:
-            assert len(found) == len(column) == 10
-            for number in map(str, range(10)):
-                top = np.concatenate(wanted[number][()], axis=1)
-                np.testing.assert_allclose(found[number][-1], top, atol=TOLERANCE, rtol=0)
+    vocabulary, text, out = str(release.folder / "vocab_test.txt"), tmp_path / "text.txt", tmp_path / "vectors.hdf5"
+    for row in range(3):
+        text.write_text("".join(" ".join(batch[row]) + "\n" for batch in release.batches), encoding="utf-8")
+        dump_bilm_embeddings(vocabulary, text, *release.files, out)
+        with h5py.File(out) as found:
+            assert len(found) == len(release.top) == 10
+            for number, tops in enumerate(release.top):
+                np.testing.assert_allclose(found[str(number)][-1], tops[row], atol=PUBLISHED, rtol=0)
 
 
 @pytest.mark.external
@@ -195,7 +187,7 @@ def test_published_token_vectors(shared: Path, tmp_path: Path) -> None:
     found = read_weights(tmp_path / "tokens.hdf5")["embedding"]
     wanted = read_weights(folder / "elmo_token_embeddings.hdf5")["embedding"]
     assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(found, wanted, atol=PUBLISHED, rtol=0)
 
 
 @pytest.mark.external

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import shutil
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -25,6 +23,7 @@ from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.text.characters import encode_words
 from elmo.text.vocabulary import Vocabulary
 from oracle import Array, Oracle, encode_sentence, log_probabilities
+from published import PUBLISHED, Release
 
 SENTENCES = [["w1", "w2", "w0"], ["w5"], [], ["unseen", "w3", "w3", "w4", "w13"], ["w2", "w1"]]
 ROUNDING = 1e-5
@@ -115,21 +114,14 @@ def test_carried_state_gives_the_numbers_of_simple_elmo(nlpl: tuple[Path, Oracle
 
 
 @pytest.mark.external
-@pytest.mark.parametrize("release", ["bilm_tf", "allennlp"])
-def test_matches_the_published_vectors(release: str, shared: Path, tmp_path: Path) -> None:
-    """TensorFlow carried the state through batches of three; 2e-6 is its float32 rounding and ours."""
-    folder = shared / "fixtures" / release
-    names = {"allennlp": "sentences.json", "bilm_tf": "lm_embeddings_sentences.json"}
-    columns = json.loads((folder / names[release]).read_text(encoding="utf-8"))
-    for file, name in (("lm_weights.hdf5", "model.hdf5"), ("options.json", "options.json")):
-        shutil.copy(folder / file, tmp_path / name)
-    texts = [column[i] for i in range(10) for column in columns]  # strings are cut at white space
+def test_matches_the_published_vectors(release: Release, tmp_path: Path) -> None:
+    """TensorFlow carried the state through batches of three."""
+    for file, name in zip(release.files, ("options.json", "model.hdf5"), strict=True):
+        shutil.copy(file, tmp_path / name)
+    texts = [" ".join(sentence) for sentence in release.sentences]  # strings are cut at white space
     found = loaded(tmp_path, "carry", max_batch_size=3).get_elmo_vectors(texts, warmup=False, layers="top")
-    for column in range(3):
-        with h5py.File(folder / f"lm_embeddings_{column}.hdf5") as file:
-            for i in range(10):
-                wanted = np.concatenate(file[str(i)][()], axis=1)
-                np.testing.assert_allclose(found[3 * i + column, : len(wanted)], wanted, atol=2e-6, rtol=0)
+    for vectors, top in zip(found, release.tops, strict=True):
+        np.testing.assert_allclose(vectors[: len(top)], top, atol=PUBLISHED, rtol=0)
 
 
 def test_a_model_can_be_pickled(nlpl: tuple[Path, Oracle], model: ElmoModel) -> None:
