@@ -60,6 +60,20 @@ def test_the_vector_of_unknown_words_starts_at_zero() -> None:
     assert not WordEmbedding(["new"], WordsConfig(3))([["York"]]).any()
 
 
+def test_padding_has_no_vector_once_that_of_unknown_words_is_trained() -> None:
+    words = WordEmbedding(["A"], WordsConfig(3))
+    torch.nn.init.ones_(words.weight)
+    assert words([["A", "York"], ["A"]]).sum(dim=2).tolist() == [[3, 3], [3, 0]]
+
+
+def test_the_share_of_tokens_whose_word_counts_as_unknown() -> None:
+    torch.manual_seed(0)
+    words = WordEmbedding(["A"], WordsConfig(3), dropout=0.1)
+    unknown = words.train()([["A"] * 1000])[0].eq(0).all(dim=1)
+    assert 0.05 < unknown.float().mean() < 0.15
+    assert words.eval()([["A"] * 1000]).all()
+
+
 def test_bilstms_ignore_padding() -> None:
     """Each row alone gives the same result, up to float32 rounding. The content of padding makes no difference."""
     torch.manual_seed(0)
