@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from commands import RunMain
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.recipe import Recipe
+from elmo.pretrain.reporter import Reporter
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import read_rows
 from elmo.training.recipes import write_recipe
@@ -51,21 +55,43 @@ def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch,
     run_main: RunMain,
 ) -> None:
-    """A line is due after each step here. The last line has the loss, and it says "3 steps" rather than "3 of 2" if the
-    end was moved back to step 2."""
+    """A line is due after each step here, which takes 30 seconds and makes 24 predictions in each direction. The last
+    line has the loss, and it says "3 steps" rather than "3 of 2" if the end was moved back to step 2."""
     monkeypatch.setattr("elmo.pretrain.reporter.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("elmo.pretrain.loop.time", SimpleNamespace(perf_counter=count(0, 30).__next__))
     write_recipe(recipe(loss="full"), tmp_path / "recipe.yaml")
     run = tmp_path / "run"
     command = ["pretrain", str(corpus.folder), str(run), "--recipe", str(tmp_path / "recipe.yaml"), "--device", "cpu"]
     code, out, err = run_main([*command, "--max-steps", "3"])
-    figures = r"[\d,]+ tokens/s, loss \d+\.\d{3}, perplexity [\d.]+/[\d.]+, \d\d:\d\d left"
+    figures = r"1 tokens/s, loss \d+\.\d{3}, perplexity [\d.]+/[\d.]+"
     assert code == 0
-    name = re.escape(str(run))
-    assert re.fullmatch("".join(rf"elmo: {name}: step {step} of 3, {figures}\n" for step in (1, 2, 3)), err)
-    end = r"steps, [\d.]+ minutes, training loss (\d+\.\d{3}), perplexity [\d.]+/[\d.]+\n"
+    name, left = re.escape(str(run)), ("01:00", "00:30", "00:00")
+    lines = (rf"elmo: {name}: step {step} of 3, {figures}, {time} left\n" for step, time in enumerate(left, 1))
+    assert re.fullmatch("".join(lines), err)
+    end = r"steps, 1\.5 minutes, training loss (\d+\.\d{3}), perplexity [\d.]+/[\d.]+\n"
     found = re.fullmatch(rf"{name}: 3 of 3 {end}", out)
     assert found
     assert float(found[1]) == pytest.approx(read_rows(run / "metrics.csv")[-1]["loss"], abs=1e-3)
     code, out, err = run_main([*command, "--max-steps", "2"])
     assert (code, err) == (0, "")
     assert re.fullmatch(rf"{name}: 3 {end}", out)
+
+
+def test_the_end_is_expected_where_the_minutes_are_used_up_and_the_best_step_is_named(
+    corpus: Corpus,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Ten steps have taken a minute, so that there will be fifty in five minutes."""
+    monkeypatch.setattr("elmo.pretrain.reporter.LINE_SECONDS", 0.0)
+    run = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=1000, max_minutes=5.0), device="cpu")
+    progress = run.progress
+    progress.step, progress.seconds, progress.num_summed = 10, 60.0, 10
+    progress.best_perplexity, progress.best_step = 12.34, 7
+    with closing(Reporter(run, tensorboard=False)) as reporter:
+        reporter.show_step()
+    error = capfd.readouterr().err
+    assert ": step 10 of 50, 4 tokens/s, loss 0.000, " in error
+    assert error.endswith(", held-out 12.3 at best, step 7, 04:00 left\n")
