@@ -88,7 +88,8 @@ def trained(folder: Path, finished: tuple[Path, str]) -> str:
 def test_train_evaluate_and_predict(trained: str) -> None:
     """The model learns seven sentences by heart."""
     assert trained.startswith("run: dev f1 100.00, test f1 100.00, epoch ")
-    assert "minutes" in trained
+    seconds = json.loads(Path("run/results.json").read_text())["seconds"]
+    assert trained.endswith(f", {seconds / 60:.1f} minutes\n")
     lines = run("task", "evaluate", "run", "text.conll", "--device", "cpu").splitlines()
     assert lines[:4] == ["precision  100.00", "recall     100.00", "f1/LOC     100.00", "f1/PER     100.00"]
     assert lines[4].startswith("f1 100.00 on 7 examples, ")

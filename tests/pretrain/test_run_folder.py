@@ -75,6 +75,15 @@ def test_damaged_figures_are_replaced(corpus: Corpus, recipe: Callable[..., Reci
     assert read_figures(tmp_path / "run") == figures
 
 
+def test_the_card_says_how_long_a_run_was_trained(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """A step makes 4 x 6 predictions in each direction."""
+    run = Pretrainer(corpus, tmp_path / "run", recipe(), device="cpu")
+    run.progress.step, run.progress.seconds = 100, 150.0
+    assert run.figures()["trained for"] == "100 steps, 2,400 predictions a direction, 2.5 minutes"
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "softmax.safetensors"])
 def test_damaged_weights_are_replaced(name: str, corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """A run needs only its checkpoint to continue, and the checkpoint has all weights."""

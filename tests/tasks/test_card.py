@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from elmo.tasks.card import task_card
 from elmo.tasks.results import Result, best_of, summarize
 
@@ -26,6 +28,13 @@ def test_a_detail_that_a_seed_lacks_counts_as_0() -> None:
 
 def test_no_results_give_no_scores() -> None:
     assert summarize([]) == {}
+
+
+def test_a_card_has_the_epochs_of_each_seed_and_the_mean_of_their_minutes() -> None:
+    results = [replace(make(seed, 80.0, 70.0), epochs=9, seconds=60.0 * (seed + 1)) for seed in range(2)]
+    card = task_card("ner", "train.conll", "none", results, "f1")
+    assert "| epochs | 9 (best: 2), 9 (best: 2) |" in card
+    assert "| minutes | 1.50 ± 0.71 |" in card
 
 
 def test_a_bar_in_a_label_does_not_divide_a_cell() -> None:
