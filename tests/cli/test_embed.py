@@ -72,6 +72,17 @@ def test_a_large_file_is_announced(elmo: Run, folder: Path, monkeypatch: pytest.
     assert json.loads(out)["num_bytes"] == (folder / "c.npz").stat().st_size
 
 
+def test_sizes_are_in_gigabytes_and_megabytes(elmo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four tokens take about 13 bytes as text, and 4 bytes for each of 3 x 12 numbers as vectors."""
+    (folder / "text.txt").write_text("A new play .\n" * 1000)
+    monkeypatch.setattr("elmo.cli.embed.count_bytes", lambda paths: 130_000_000)
+    _, out, err = elmo("model", "text.txt", "a.npz", "--tokenizer", "whitespace")
+    assert re.search(r"a\.npz: about 40,0\d\d,\d{3} tokens will take 5\.8 GB; ", err)
+    size = (folder / "a.npz").stat().st_size
+    assert size > 4000 * 4 * 36
+    assert out.startswith(f"a.npz: 1,000 sentences, 4,000 tokens, {size / 1e6:.1f} MB in ")
+
+
 def test_the_case_of_an_ending_does_not_matter(elmo: Run, folder: Path) -> None:
     (folder / "text.GZ").write_bytes(gzip.compress(TEXT.encode()))
     assert elmo("model", "text.GZ", "out.H5", "--layers", "top")[0] == 0

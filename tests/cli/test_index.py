@@ -55,10 +55,13 @@ def test_json_and_options(elmo: Run, tmp_path: Path) -> None:
 
 
 def test_the_reported_size_is_that_of_the_files(elmo: Run, tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text(TEXT * 20, encoding="utf-8")
+    (tmp_path / "text.txt").write_text(TEXT * 400, encoding="utf-8")
     _, out, _ = elmo("model", "text.txt", "text.index", "--vectors", "pq", "--json")
     figures = json.loads(out)
     assert figures["num_bytes"] == sum(path.stat().st_size for path in (tmp_path / "text.index").rglob("*.*"))
+    assert figures["num_bytes"] > 100_000
+    out = elmo("model", "text.txt", "text.index", "--vectors", "pq")[1]
+    assert out.endswith(f", {figures['num_bytes'] / 1e6:.1f} MB; already complete\n")
 
 
 @pytest.mark.parametrize(

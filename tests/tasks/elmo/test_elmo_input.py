@@ -199,6 +199,14 @@ def test_each_warm_state_has_a_cache_of_its_own(bilm: Model, tmp_path: Path) -> 
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_disk_without_room_for_a_cache(bilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The vectors take 4 bytes for each of 3 x 12 numbers of a token."""
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=2_000_000))
+    with pytest.raises(ElmoError, match="vectors of 20,000 tokens take 3 MB, but only 2 MB are free"):
+        LiveLayers(Embedder(bilm), ElmoConfig()).cached([["a"] * 20_000], tmp_path)
+
+
 @pytest.mark.parametrize("change", [-40, 40])
 def test_a_cache_of_another_size_is_refused(change: int, bilm: Model, tmp_path: Path) -> None:
     """A copy that broke off leaves a shorter file, which could not be mapped into memory."""
