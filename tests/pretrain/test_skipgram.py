@@ -153,6 +153,22 @@ def test_settings_reach_gensim(corpus: Corpus, tmp_path: Path, monkeypatch: pyte
     assert seen == size | {"workers": 8, "seed": 7, "negative": 5, "sg": 1}
 
 
+def test_gensim_knows_how_much_it_will_read(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its learning rate falls with the share that it has read."""
+    seen: dict[str, int] = {}
+    train = gensim.models.Word2Vec.train
+
+    def watched(model: object, sentences: object, **totals: int) -> object:
+        seen.update(totals)
+        return train(model, sentences, **totals)
+
+    monkeypatch.setattr(gensim.models.Word2Vec, "train", watched)
+    train_static(corpus, tmp_path / "v.txt", SkipGramConfig(dim=4, epochs=2))
+    counts = corpus.count_types()
+    kept = int(counts[counts >= 5].sum())
+    assert seen == {"total_examples": corpus.num_sentences, "total_words": kept, "epochs": 2}
+
+
 def test_the_command_repeats_itself(
     corpus: Corpus, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
