@@ -69,6 +69,16 @@ def test_merges_of_merges_are_not_multiplied_without_end(merges: list[str], tmp_
         load_task_recipe("ner", str(tmp_path / "my.yaml"))
 
 
+@pytest.mark.parametrize("text", ["training: {{seed: {}}}", "training: {{share: [-{}]}}"])
+def test_a_number_that_python_cannot_write_is_refused(text: str, tmp_path: Path) -> None:
+    """It is read from hexadecimal digits in no time, and every message about it would be an error of Python."""
+    (tmp_path / "my.yaml").write_text(text.format(f"0x{'F' * 5_000}"))
+    with pytest.raises(ElmoError, match=r"my\.yaml: is not valid YAML \(it has a number with more digits than"):
+        load_task_recipe("ner", str(tmp_path / "my.yaml"))
+    with pytest.raises(ElmoError, match=r"is not valid YAML$"):
+        parse_override(f"training.seed=0x{'F' * 5_000}")
+
+
 def test_a_default_that_is_made_may_be_missing_too() -> None:
     """A recipe's key may be a mapping, whose default a dataclass has to make for each object."""
     kind = make_dataclass("Kind", [("names", dict[str, int], field(default_factory=dict))])

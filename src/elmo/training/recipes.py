@@ -26,6 +26,10 @@ _MOST_MERGED = 10_000
 Each merge of merges multiplies them, so that a few lines could ask for billions.
 """
 
+_MOST_BITS = 4_096
+"""The longest whole number of a recipe. Python can't write those of more than 4,300 digits, so no message could show
+one, and a hexadecimal one can be read all the same."""
+
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -40,7 +44,8 @@ class _KeyTwiceError(yaml.YAMLError):
 class _Loader(yaml.SafeLoader):
     """A YAML loader that reads numbers such as 1e-3 as numbers, and refuses a key that is there twice.
 
-    PyYAML takes such numbers for text. Of a key that is there twice, it drops the first value without a word.
+    PyYAML takes such numbers for text. Of a key that is there twice, it drops the first value without a word. Whole
+    numbers of more than `_MOST_BITS` are refused, too.
     """
 
     _can_merge = _MOST_MERGED  # how many more keys mappings may take over
@@ -67,6 +72,13 @@ class _Loader(yaml.SafeLoader):
         super().flatten_mapping(node)
 
 
+def _whole_number(loader: _Loader, node: yaml.ScalarNode) -> int:
+    number: int = loader.construct_yaml_int(node)
+    if number.bit_length() > _MOST_BITS:
+        raise yaml.YAMLError("it has a number with more digits than any recipe needs")
+    return number
+
+
 def _merged_by(key: yaml.Node, value: yaml.Node) -> list[yaml.MappingNode]:
     """Return the mappings that an entry of another one merges into it: none, unless its key is `<<`."""
     if key.tag != _MERGE:
@@ -75,6 +87,7 @@ def _merged_by(key: yaml.Node, value: yaml.Node) -> list[yaml.MappingNode]:
     return [part for part in parts if isinstance(part, yaml.MappingNode)]
 
 
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
