@@ -129,8 +129,7 @@ class LSTMConfig:
             require_positive(f"lstm.{name}", getattr(self, name))
         if self.projection_dim > self.dim:
             raise ElmoError(
-                f"lstm.projection_dim: {self.projection_dim} is wider than the cell ({self.dim}); "
-                "layers of two widths can't be stacked"
+                f"lstm.projection_dim: {self.projection_dim} is wider than the cell; give at most lstm.dim, {self.dim}"
             )
 
     @property

@@ -28,7 +28,7 @@ def available_cores(root: Path = _ROOT) -> int:
 
 
 def bound_cores() -> int:
-    """Return how many cores this process is bound to. Torch starts with this many threads, or `physical_cores`."""
+    """Return how many cores this process is bound to. Torch starts as many threads, or with MKL `physical_cores`."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -37,8 +37,7 @@ def bound_cores() -> int:
 def physical_cores(root: Path = _ROOT) -> int:
     """Return the number of physical cores this process may run on. Some processors present each of them as two.
 
-    Two threads on one core share its arithmetic, so computing gains nothing from a second one. Torch with MKL counts
-    cores in this way too.
+    Two threads on one core share its arithmetic, so computing gains nothing from a second one.
 
     Args:
         root: The root of the file system whose `sys` is read.
