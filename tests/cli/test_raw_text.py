@@ -269,7 +269,7 @@ def test_conllu_and_other_files_are_not_read_together(run: Run) -> None:
     assert (code, err) == (
         2,
         "elmo: a.conllu is CoNLL-U by its name, and raw.txt is not; read them one after the other, or pass --text if "
-        "both are the same\n",
+        "both have the same layout\n",
     )
     assert not Path("a.h5").exists()
 

@@ -103,7 +103,12 @@ IN_UTF8 = r"line 1204: not valid UTF-8 \(byte 0xE9\), but the text before it is;
             r"line 2: not valid CP1250 \(byte 0x81\), but valid UTF-8\. Leave out",
         ),
         (b"\x81\n", "cp1252", 1 << 18, r"line 1: not valid CP1252 \(byte 0x81\).* `encoding='latin-1'` helps"),
-        ("a\n".encode("utf-16-be"), "utf-16", 1 << 18, "start with BOM; name its byte order: utf-16-le or utf-16-be"),
+        (
+            "a\n".encode("utf-16-be"),
+            "utf-16",
+            1 << 18,
+            "start with a byte-order mark; name its byte order: utf-16-le or utf-16-be",
+        ),
         (b"a\nb +2AA- c\n", "utf-7", 1, r"line 2: half of a character \(U\+D800\)"),
         (b"a\nb +2AA- c\n", "utf-7", 1 << 18, r"line 2: half of a character \(U\+D800\)"),
     ],

@@ -61,7 +61,7 @@ class Choice:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a file of vectors keeps of it."""
+        """What a file of vectors records about how its text was read."""
         reading = self.reading
         return {"tokenizer": reading.tokenizer, "text": reading.text, "lowercase": "yes" if reading.lowercase else "no"}
 
@@ -279,7 +279,7 @@ def _beginning(path: str, encoding: str) -> str | None:
     if path == STDIN:
         check_encoding(encoding)
         found = peek_stdin(4 * SAMPLE_CHARACTERS)  # as many characters as of a file, if each has four bytes
-        # The reader of the whole text says what else it is.
+        # If it is no text, the reader of the whole says so.
         return None if found is None or describe_non_text(found[0]) else _decoded(found[0], encoding, is_whole=found[1])
     if Path(path).exists() and not Path(path).is_file():
         return None

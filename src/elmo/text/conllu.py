@@ -46,7 +46,7 @@ def layout_by_name(paths: Sequence[str]) -> str:
     if len(named) > 1:
         raise ElmoError(
             f"{named[True]} is CoNLL-U by its name, and {named[False]} is not; read them one after the other, or pass "
-            "`text=...` if both are the same"
+            "`text=...` if both have the same layout"
         )
     return "conllu" if True in named else "sentences"
 

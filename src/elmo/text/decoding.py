@@ -150,8 +150,8 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
             # UTF-16 or UTF-32 without a byte-order mark. Before Python 3.13, this error had no bytes and no place.
             if not isinstance(error, UnicodeDecodeError) or "BOM" in error.reason:
                 raise ElmoError(
-                    f"{shown_name(path)}: this {encoding.upper()} text does not start with BOM; name its byte order: "
-                    f"{encoding}-le or {encoding}-be"
+                    f"{shown_name(path)}: this {encoding.upper()} text does not start with a byte-order mark; name its "
+                    f"byte order: {encoding}-le or {encoding}-be"
                 ) from None
             before = error.object[: error.start]
             line = num_lines + 1 + before.decode(encoding, "replace").count("\n")

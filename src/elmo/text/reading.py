@@ -23,10 +23,10 @@ SPLIT = ("paragraphs", "wrapped")
 """The layouts that are split into sentences: a paragraph a line, or wrapped paragraphs between blank lines."""
 
 RAW = ("sentences", *SPLIT)
-"""The layouts of plain text: a sentence a line, or those."""
+"""The layouts of plain text: a sentence a line, or one of `SPLIT`."""
 
 WITH_WORDS = ("conllu",)
-"""The layouts that give the words, which no tokenizer cuts: CoNLL-U, a word a line."""
+"""The layouts whose words are given, so that no tokenizer cuts them: CoNLL-U, a word a line."""
 
 TEXTS = (*RAW, *WITH_WORDS)
 """All layouts."""

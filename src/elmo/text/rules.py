@@ -153,7 +153,8 @@ that end to count. It looks for the end of each quote in all that it is given: a
 """
 
 _OWN_LANGUAGES = ("en", "km", "bo", "xx", "und")
-"""Languages that our own rules are for (sentencex does not know the marks of Khmer and Tibetan), or that are none."""
+"""Languages that our own rules are for (sentencex does not know the marks of Khmer and Tibetan), and codes that stand
+for no language."""
 
 _FOLLOWING = 8
 """How far to look ahead from a mark for the first letter of what follows, behind quotes and brackets."""

@@ -21,7 +21,7 @@ LONGEST_WRAPPED = 120
 """Lines that are wrapped for reading have at most this many characters."""
 
 LONGEST_WORD = 30
-"""What is longer has probably no spaces between its words."""
+"""A line without spaces that is longer is probably a sentence, in a script that has none between words."""
 
 FEWEST_TOKENS = 8
 """With fewer tokens, the share of unknown ones says nothing."""
@@ -33,7 +33,7 @@ MOST_TOKENS = 10_000
 """How many tokens of a text in memory are looked at."""
 
 FEWEST_LETTERS = 10
-"""Of fewer letters in another normal form than the rest, nothing is said."""
+"""Fewer letters in another normal form than the rest are not worth a note."""
 
 _MARKUP = re.compile(r"\s*<(\?xml|!doctype|html|tei)\b", re.IGNORECASE)
 _WORD_LINE = re.compile(r"\d+(?:[-.]\d+)?(?:\t[^\t]*){9}")

@@ -208,7 +208,7 @@ class _Function:
 
 
 class _OfLanguage:
-    """The tokenizer of another package for a language. Pickles hold its name, and whoever reads them makes it again."""
+    """The tokenizer of another package for a language. A pickle holds its name, by which it is made again."""
 
     def __init__(self, name: str, tokenize: Tokenizer) -> None:
         self._name, self._tokenize = name, tokenize
@@ -301,7 +301,7 @@ def _stanza_tokenizer(language: str) -> Tokenizer:
 def _icu_tokenizer(language: str) -> Tokenizer:
     icu = _import_tool("icu", f"icu:{language}", "PyICU")
     breaks: Any = icu.BreakIterator.createWordInstance(icu.Locale(language))
-    alone = Lock()  # it is at one text at a time
+    alone = Lock()  # the iterator is at a place in a single text
 
     def tokenize(sentence: str) -> list[str]:
         text: Any = icu.UnicodeString(sentence)  # ICU counts in units of UTF-16
@@ -329,4 +329,4 @@ _LANGUAGES: dict[str, Callable[[str], Tokenizer]] = {
 """The tokenizers whose name is followed by a language."""
 
 KINDS = (*RULES, *(f"{kind}:LANGUAGE" for kind in _LANGUAGES), "MODULE:FUNCTION")
-"""What can be chosen."""
+"""What can be chosen, as messages and help list it."""
