@@ -19,6 +19,7 @@ import torch
 from elmo.cores import available_cores, bound_cores, physical_cores
 from elmo.errors import ElmoError
 from elmo.nn.processor import THREAD_VARIABLES, means_ending, name_of, run_all, used_threads
+from elmo.wording import counted
 
 T = TypeVar("T")
 
@@ -27,8 +28,8 @@ def find_device(device: str | torch.device) -> torch.device:
     """Return the device named `auto` (a GPU if there is one, otherwise the CPU), `cpu`, `cuda` or `cuda:N`.
 
     A device of torch will do, too. A GPU without a number is the one that torch uses at present, so that each process
-    of a user's training gets its own. If it is the CPU, torch's number of threads is first limited to the cores that a
-    container grants.
+    of a user's training gets its own. If the device is the CPU, torch's number of threads is first limited to the cores
+    that a container grants.
 
     Raises:
         ElmoError: If the name is not one of these, or there is no such GPU.
@@ -46,7 +47,7 @@ def find_device(device: str | torch.device) -> torch.device:
     current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
     index = int(number) if number else current
     if index >= found:
-        raise ElmoError(f"`device`: there is no {name} (torch finds {found} GPUs); use the device cpu")
+        raise ElmoError(f"`device`: there is no {name} (torch finds {counted(found, 'GPU')}); use the device cpu")
     return torch.device("cuda", index)
 
 
