@@ -99,7 +99,7 @@ def _kind(path: Path) -> Literal["tar", "gzip", "bzip2", "zip"] | None:
 def _open_tar(path: Path) -> IO[bytes] | gzip.GzipFile | bz2.BZ2File:
     """Open a tar, which may be compressed, so that reading gives the bytes of the tar itself.
 
-    The two ways of compression need little memory, whatever the file asks for. LZMA (`.tar.xz`) doesn't.
+    Neither gzip nor bzip2 needs much memory, whatever the file asks for. LZMA (`.tar.xz`) may, so it is not read.
     """
     kind = _kind(path)
     if kind == "tar":

@@ -36,7 +36,7 @@ _PART = ".part"
 """The ending of a file that is not yet complete."""
 
 _ABSENT = (403, 404, 410)
-"""What servers answer if there is no such file. Amazon's, of which many models come, say 403."""
+"""What servers answer if there is no such file. Amazon's, from which many models come, say 403."""
 
 
 class AbsentError(ElmoError):

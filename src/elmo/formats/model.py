@@ -55,7 +55,7 @@ class TokenVectors:
 
 
 class _Built(Generic[T, S]):
-    """An attribute that is built of the arrays of a file when it is first asked for, by one thread alone."""
+    """An attribute that is built from the arrays of a file when it is first asked for, by one thread alone."""
 
     _building = threading.RLock()
 
@@ -113,8 +113,8 @@ class Model:
         types: Token vectors that were stored to be looked up instead of computed (see `current_types`).
         card: The text of the model card, for people.
         figures: Facts about the training, name to value, for programs.
-        described: The checksum of the weights that card and figures are about, for a biLM that a task may train; None
-            if nobody asks.
+        described: The checksum of the weights that card and figures are about. With it, one can tell whether a task
+            has trained the biLM since. None if no card is kept or no task trains it.
         text: How the training text was cut, if that is known.
         vocabulary_file: The words of the training text, which may be read to compare another text with them.
     """

@@ -213,8 +213,8 @@ def save_native(
     if (state := model.warm_arrays) is not None:
         writers[folder / WARM] = partial(write_arrays, arrays=arrays_of_state(state), metadata=own)
     kept = files_that_fit(folder, own[BILM_CHECKSUM]) if keep_fitting else []
-    # Unlike a warm state, they are the numbers of these weights alone. Their file may be the one that they are mapped
-    # from, which Windows does not replace.
+    # Unlike a warm state, token vectors are exact only for these weights. They may be mapped from the very file that
+    # would be written, which Windows does not replace.
     if (types := model.types) is not None and types.bilm == own[BILM_CHECKSUM]:
         if types.is_in(folder / TYPES):
             kept.append(TYPES)
