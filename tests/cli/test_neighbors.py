@@ -90,7 +90,7 @@ def test_json_has_all_uses_and_reading_options_apply_to_the_query(elmo: Run) -> 
         (["--word", "a play", "--in", "A play.", "--tokenizer", "whitespace"], "'A play.' (there is 'A': ignore case"),
         (["--word", "cat", "--in", "set text=raw now"], "of the query: 'set text=raw now'"),
         (["--word", "play", "--occurrence", "1"], "elmo: --occurrence is for a sentence; name one with --in"),
-        (["--word", "play", "--any-word"], "elmo: all words can be compared with the mean of one only in an index"),
+        (["--word", "play", "--any-word"], "elmo: without a sentence, all words can be searched only in an index"),
     ],
 )
 def test_bad_input_gives_one_sentence(elmo: Run, arguments: list[str], says: str) -> None:

@@ -57,7 +57,7 @@ def mean_silhouette(units: Vectors, groups: Groups) -> float:
     """Return the mean silhouette of N vectors of length 1, by the cosine distance: from -1 to 1, and 1 is best.
 
     The silhouette of a vector compares its mean distance to its own group, a, with that to the nearest other group, b:
-    (b - a) / max(a, b). That of a vector alone in its group is 0. So is all of it if there is only one group. It is
+    (b - a) / max(a, b). That of a vector alone in its group is 0, and so is the mean if there is only one group. It is
     about 0 for vectors whose distances are no more than rounding, as those of a word in equal sentences.
 
     Source:

@@ -140,8 +140,8 @@ def find_neighbors(
         The nearest uses and, for comparison, the words that are nearest without context.
 
     Raises:
-        ElmoError: If the query or the text does not contain the word, or if there is no query and all words are to be
-            searched, or the word has too many uses.
+        ElmoError: If the query or the text does not contain the word; or if there is no query, and either all words are
+            to be searched or the word has too many uses.
 
     Example:
         ```python
@@ -154,7 +154,7 @@ def find_neighbors(
     require_embedder(embedder)
     weights = single_layer_weights(layer, embedder.num_layers)
     if query is None and any_word:
-        raise ElmoError("all words can be compared with the mean of one only in an index; build one with elmo index")
+        raise ElmoError("without a sentence, all words can be searched only in an index; build one with elmo index")
     sentence = tokens_of(query, occurrence)
     words = words_of(word)
     length = len(words)
@@ -327,9 +327,10 @@ NEAR_FORMS = 5
 def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool, *, can_ignore_case: bool = True) -> str:
     """Return the end of a message that words are not among tokens: what is there instead, and what to do about it.
 
-    It shows tokens that contain the first of the words that is missing. If none is missing, it says that they do not
-    follow one another. It is empty for a single word that no token contains. `can_ignore_case` says whether ignoring
-    case is something that the caller's user can do.
+    It shows tokens that contain the first of the words that is missing, or says that this word is there in another
+    Unicode normal form. If none is missing, it says that they do not follow one another. If there is nothing to say
+    of a single word, it is empty. `can_ignore_case` says whether ignoring case is something that the caller's user can
+    do.
     """
     present = dict.fromkeys(tokens)
     known = {token.casefold() for token in present} if ignore_case else present

@@ -150,7 +150,7 @@ class Origins:
         """Return the same origins with the metadata that an earlier index of the same files has.
 
         Raises:
-            ElmoError: If that has metadata about files of other names.
+            ElmoError: If it has metadata, but not of one of the files.
         """
         if not other.columns:
             return self

@@ -62,9 +62,9 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
     Args:
         origins: Where the sentences of the text are from; None if the index does not know.
         by: "year", "decade" or "century", or a column of the metadata, each value of which is a period.
-        dates: The column of the dates that years, decades and centuries are taken from. By default the column of that
-            name, or else `year` or `date`. The first number of three or four digits is the year; with a minus before
-            it, as in "-350" and "-0044-03-15", it is a year before Christ.
+        dates: The column of the dates that years, decades and centuries are taken from. By default the column
+            whose name is `by`, or else `year` or `date`. The first number of three or four digits is the year; with a
+            minus before it, as in "-350" and "-0044-03-15", it is a year before Christ.
 
     Raises:
         ElmoError: If there is no such column, if `dates` is given for periods that need none, or if the text has fewer

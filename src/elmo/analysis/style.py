@@ -51,7 +51,8 @@ TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 12, 10, 8
 """Points of titles; of labels of axes; of ticks, legends and values."""
 
 FONTS = ("DejaVu Sans", "sans-serif")
-"""What pictures are written in. Matplotlib brings the first."""
+"""The fonts of pictures and of the page. The first one comes with matplotlib."""
 
 PERIODS = ("viridis", 0.0, 0.9)
-"""The color map of what has an order in time, dark to bright, which gray keeps; and the part of it that is used."""
+"""The color map of what has an order in time, from dark to bright, which is still seen in gray; and which part of it
+is used."""

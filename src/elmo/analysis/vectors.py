@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
 
-# Without context, as in layer 0, all uses of a form have the same vector. Compared exactly, rounding would decide which
-# of them, and so which sense, is nearest.
+# Without context, as in layer 0, all uses of a form have the same vector. If cosines were compared exactly, rounding
+# would decide which of them, and so which sense, is nearest.
 ROUNDING = 1e-5
 """Vectors whose cosines differ by less than this are taken to be equally near."""
 

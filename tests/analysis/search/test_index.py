@@ -250,7 +250,7 @@ def test_another_model_is_refused(model: Embedder, index_folder: Path, tmp_path:
         ({"word": "She", "among": ["Park"]}, r"no use of 'Park'; .* \(there is 'park': ignore case"),
         ({"word": "She", "among": ["a new play the park a new play"]}, "no use of 'a new play the park a new play'; "),
         ({"top": 0}, "`top`: 0 is not positive"),
-        ({"any_word": True, "among": ["a"]}, "any_word and among can't be used together"),
+        ({"any_word": True, "among": ["a"]}, "`any_word` and `among` can't be used together"),
         ({"among": "drama"}, "`among`: expected a list, found the string 'drama'; split it, or put it in a list"),
         ({"tags": "NOUN", "tagged": "upos"}, "`tags`: expected a list, found the string 'NOUN'"),
         ({"query": "A new play"}, "`query`: expected a list, found the string 'A new play'"),

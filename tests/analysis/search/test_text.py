@@ -201,5 +201,6 @@ def test_the_same_words_with_other_tags_are_another_text(model: Embedder, tags: 
         return build_index(model, [str(tmp_path / "text")], tmp_path / "index", tagged="columns").was_there
 
     assert [build("AABB"), build("AABB")] == [False, True]
-    with pytest.raises(ElmoError, match="exists already; remove it, or pass `overwrite=True`"):
+    says = r"exists already, as an index of other text, model or settings; remove it, or pass `overwrite=True`$"
+    with pytest.raises(ElmoError, match=says):
         build(tags)

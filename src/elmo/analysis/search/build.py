@@ -161,7 +161,7 @@ def build_index(
     # What can be told without the text is checked before the text is read, which may take long.
     is_kept = folder.exists() and not overwrite
     if is_kept and not _is_of(folder, how):
-        raise ElmoError(f"{folder}: exists already; remove it, or pass `overwrite=True`")
+        raise _another(folder)
     with _work_folder(folder) as work:
         # The text is prepared on every start, even if all vectors are there: its checksum tells whether they are of it.
         indexed = prepare_text(sources, work / NEW, tagged, metadata, reading)
@@ -170,7 +170,7 @@ def build_index(
         job = how | {"text": corpus.checksum}
         if is_kept:
             if not _is_of(folder, job | {"tags": [*indexed.tag_names]}) or not _has_same_tags(folder, work / NEW):
-                raise ElmoError(f"{folder}: exists already; remove it, or pass `overwrite=True`")
+                raise _another(folder)
             _renew_origins(folder, indexed, keeps_metadata=metadata is None)
             ContextIndex(folder, embedder)  # which refuses one that is not whole, such as an unfinished copy
             done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
@@ -186,6 +186,12 @@ def build_index(
         _complete(work, folder, job | facts)
     done = corpus.num_sentences, corpus.num_tokens, num_kept
     return Built(folder, *done, _size_of(folder), time.perf_counter() - start)
+
+
+def _another(folder: Path) -> ElmoError:
+    return ElmoError(
+        f"{folder}: exists already, as an index of other text, model or settings; remove it, or pass `overwrite=True`"
+    )
 
 
 def require_target(folder: Path) -> None:

@@ -43,7 +43,9 @@ def read_index_description(folder: Path) -> dict[str, Any]:
         raise ElmoError(f"{folder}: no such folder")
     facts = find_description(folder)
     if facts is None:
-        raise ElmoError(f"{folder}: is not an index (it has no {DESCRIPTION} of one); build one with 'elmo index'")
+        raise ElmoError(
+            f"{folder}: is not an index ({DESCRIPTION} is missing or of something else); build one with 'elmo index'"
+        )
     if facts["format"] != FORMAT:
         raise ElmoError(f"{folder / DESCRIPTION}: is not of format {FORMAT!r}; build the index again")
     layer, tags = facts.get("layer"), facts.get("tags")

@@ -125,7 +125,7 @@ class ContextIndex(OpenIndex):
         """
         require_count("`top`", top)
         if any_word and among:
-            raise ElmoError("any_word and among can't be used together; leave one out")
+            raise ElmoError("`any_word` and `among` can't be used together; leave one out")
         top = int(top)  # faiss takes no numbers of NumPy
         refuse_one_string("among", among)
         sentence = tokens_of(query, occurrence)

@@ -178,7 +178,8 @@ def prepare_text(
         reading: How to read the text. Memory use depends only on the number of types and sentences.
 
     Raises:
-        ElmoError: If tagged text is combined with a tokenizer or kind of text, or holds no text, or the table is bad.
+        ElmoError: If tagged text is combined with a tokenizer, a layout or a language, or holds no text, or the table
+            is bad.
     """
     paths = expand(sources)
     table = ([], []) if metadata is None else read_metadata(metadata, paths)
@@ -199,8 +200,7 @@ def _prepare_tagged(paths: Sequence[str], folder: Path, columns: Columns, readin
     """
     if replace(reading, encoding=PLAIN.encoding, lowercase=PLAIN.lowercase) != PLAIN:
         raise ElmoError(
-            "tagged text is split into sentences and words already; leave out the tokenizer, the kind of text and the "
-            "language"
+            "tagged text is split into sentences and words already; leave out `tokenizer`, `text` and `language`"
         )
     # The words go through a text file, so that tagged text is prepared as any other text is.
     lines = folder / "lines.txt"

@@ -259,7 +259,7 @@ class VectorStore:
         return sums
 
     def _decode(self, group: int, codes: NDArray[np.uint8]) -> Vectors:
-        """Return the vectors (N, D) of the codes (N, bytes) in a group, of which faiss stores only the distance."""
+        """Return the vectors (N, D) of codes (N, bytes), which hold only the differences from the group's centroid."""
         # Codes that stand alone begin with the number of their group, from which faiss knows the centroid.
         number = np.frombuffer(group.to_bytes(self._index.coarse_code_size(), "little"), np.uint8)
         return self._index.sa_decode(np.hstack([np.broadcast_to(number, (len(codes), len(number))), codes]))
