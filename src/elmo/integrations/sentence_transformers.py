@@ -61,7 +61,7 @@ class ElmoTokens(_InputModule):
         max_seq_length: int | None = None,
     ) -> None:
         super().__init__()
-        # Sentence Transformers has modules for dropout. This one would be a surprise.
+        # Sentence Transformers has modules of its own for dropout, so nobody expects any here.
         self.elmo = Elmo.from_pretrained(model, 1, requires_grad=requires_grad, dropout=0.0)
         loaded = self.elmo.as_model()
         # The ids of a lexicon or a vocabulary are not those of bytes, which `Elmo` puts boundaries around.
@@ -149,7 +149,7 @@ class ElmoTokens(_InputModule):
         where: dict[str, Any] = {key: kwargs[key] for key in known if key in kwargs}
         folder = cls.load_dir_path(model_name_or_path, subfolder, **where)
         settings = cls.load_config(model_name_or_path, subfolder, **where)
-        refuse_function(str(settings.get("tokenizer", "")), "the model", "make the module yourself")
+        refuse_function(str(settings.get("tokenizer", "")), "the model", "if you trust it, give it to ElmoTokens")
         module, options = cls(folder, **settings), kwargs.get("model_kwargs") or {}
         dtype = options.get("dtype", options.get("torch_dtype"))
         if dtype not in (None, "auto"):
