@@ -257,7 +257,7 @@ def test_conllu_is_known_by_its_name(run: Run) -> None:
     table = parquet.read_table("a.parquet").to_pydict()
     assert (table["id"], table["tokens"]) == (["s-7"], [["They", "did", "n't", "play", "."]])
     code, _, err = run("embed", "model", "a.conllu", "b.parquet", "--tokenizer", "ptb")
-    assert (code, err) == (2, "elmo: tokenizer ptb: the words of CoNLL-U are given; leave it out\n")
+    assert (code, err) == (2, "elmo: tokenizer ptb: the words of CoNLL-U are given; leave out the tokenizer\n")
     assert run("prepare", "corpus", "a.conllu", "--min-count", "1")[1].startswith("corpus: 5 tokens")
     code, out, _ = run("prepare", "lines", "a.conllu", "--text", "sentences", "--tokenizer", "whitespace")
     assert (code, out.startswith("lines: 64 tokens")) == (0, True), "an option takes precedence over the name"

@@ -175,7 +175,7 @@ def test_a_tokenizer_that_a_corpus_names_is_not_run(
     Path("x.conllu").write_text("\t".join(("1", "word1", *"________")) + "\n")
     assert run_main([*command, "--heldout", "x.conllu"])[0] == 0
     _, _, err = run_main([*command, "--heldout", "x.conllu", "--tokenizer", "mine:cut"])
-    assert err.startswith("elmo: tokenizer mine:cut: the words of CoNLL-U are given; leave it out")
+    assert err.startswith("elmo: tokenizer mine:cut: the words of CoNLL-U are given; leave out the tokenizer")
     _, _, err = run_main([*command, "--tokenizer", "mine:cut"])
     assert err.startswith("elmo: --tokenizer: there is no held-out text to cut")
     _, _, err = run_main([*command, "--encoding", "latin-1"])

@@ -199,7 +199,7 @@ def test_a_function_that_a_model_names_is_not_run() -> None:
 
 
 def test_words_of_conllu_are_given() -> None:
-    with pytest.raises(ElmoError, match="tokenizer ptb: the words of CoNLL-U are given; leave it out"):
+    with pytest.raises(ElmoError, match="tokenizer ptb: the words of CoNLL-U are given; leave out the tokenizer"):
         choose_cut(OWN, RAW, text="conllu", tokenizer="ptb")
 
 

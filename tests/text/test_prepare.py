@@ -241,7 +241,10 @@ def test_checksum_tells_corpora_apart(text, tmp_path):
             {"vocabulary": Vocabulary([*SPECIAL, "a"]), "max_vocabulary": 4},
             "`max_vocabulary`: has no effect with a given",
         ),
-        ({"text": "conllu", "tokenizer": "ptb"}, "tokenizer ptb: the words of CoNLL-U are given; leave it out"),
+        (
+            {"text": "conllu", "tokenizer": "ptb"},
+            "tokenizer ptb: the words of CoNLL-U are given; leave out the tokenizer",
+        ),
         ({"language": "English"}, "language English: is not the code of a language; give one such as en"),
     ],
     ids=lambda value: " and ".join(value) if isinstance(value, dict) else value,

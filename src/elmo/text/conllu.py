@@ -33,7 +33,7 @@ def is_conllu(path: str | Path) -> bool:
 def refuse_tokenizer(name: str | None) -> None:
     """Raise ElmoError if a tokenizer is named for CoNLL-U, which gives the words; "whitespace" cuts nothing."""
     if name not in (None, "whitespace"):
-        raise ElmoError(f"tokenizer {name}: the words of CoNLL-U are given; leave it out")
+        raise ElmoError(f"tokenizer {name}: the words of CoNLL-U are given; leave out the tokenizer")
 
 
 def layout_by_name(paths: Sequence[str]) -> str:
