@@ -100,7 +100,11 @@ def test_the_query_itself_is_left_out(model: Embedder) -> None:
 @pytest.mark.parametrize(
     ("word", "layer", "message"),
     [
-        ("Play", "top", "the text has no use of 'Play'; lemmas of annotated text are in lower case"),
+        (
+            "Play",
+            "top",
+            r"the text has no use of 'Play'; write it as the text has it \(annotated text has lemmas in lower case\)",
+        ),
         ("play", "all", "`layer`: 'all' gives several vectors"),
     ],
 )

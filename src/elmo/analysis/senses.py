@@ -122,7 +122,9 @@ def gather_uses(embedder: Embedder, sentences: Iterable[Annotated], lemma: str, 
     mix = np.array(single_layer_weights(layer, embedder.num_layers), np.float32)
     found = list(only(sentences, lambda instance: instance.target.lemma == lemma))
     if not found:
-        raise ElmoError(f"the text has no use of {lemma!r}; lemmas of annotated text are in lower case")
+        raise ElmoError(
+            f"the text has no use of {lemma!r}; write it as the text has it (annotated text has lemmas in lower case)"
+        )
     pairs = [(tuple(sentence.tokens), instance) for sentence in found for instance in sentence.instances]
     return Uses(
         [tokens for tokens, _ in pairs],
