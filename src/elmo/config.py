@@ -81,7 +81,9 @@ class CharCNNConfig:
             )
         object.__setattr__(self, "n_characters", 262)  # a frozen dataclass has no other way to set a field
         if not self.filters:
-            raise ElmoError("char_cnn.filters: there are none")
+            raise ElmoError(
+                "char_cnn.filters: there are none; give the width and the number of some filters, as in [[3, 64]]"
+            )
         if self.n_highway < 0:
             raise ElmoError(f"char_cnn.n_highway: {self.n_highway} is negative")
         widest = max(width for width, _ in self.filters)

@@ -116,7 +116,7 @@ def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> obje
         try:
             return float(value)
         except OverflowError:
-            raise ElmoError(f"{where}: a number of {len(str(value))} digits") from None
+            raise ElmoError(f"{where}: a number of {len(str(value))} digits is too large") from None
     if type(value) is not hint:  # the exact type: `isinstance` would let true and false pass as integers
         unquoted = "; in YAML, put yes, no, on, off, true and false into quotes to have them as text"
         then = unquoted if hint is str and isinstance(value, bool) else ""

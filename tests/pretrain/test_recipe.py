@@ -96,7 +96,7 @@ def test_overrides_are_yaml_values() -> None:
         ("batch_size=64", r"unknown key 'batch_size'; .*; did you mean training\.batch_size\?"),
         ("nothing=64", "unknown key 'nothing'; known keys are char_cnn, lstm, training, bidirectional$"),
         ("training.batch_size=many", "batch_size: expected int, found 'many'"),
-        pytest.param(f"lstm.cell_clip=1{'0' * 400}", "cell_clip: a number of 401 digits", id="long"),
+        pytest.param(f"lstm.cell_clip=1{'0' * 400}", "cell_clip: a number of 401 digits is too large", id="long"),
         ("training.batch_size=0", "training.batch_size: 0 is not positive"),
         ("training.all_clip_norm_val=-1", "training.all_clip_norm_val: -1.0 is not positive"),
         ("training.evaluate_every_steps=0", "training.evaluate_every_steps: 0 is not positive"),
