@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import field, make_dataclass
 from pathlib import Path
 
@@ -36,6 +37,26 @@ def test_a_key_that_is_there_twice_is_refused(
 def test_a_setting_with_a_key_twice_is_refused() -> None:
     with pytest.raises(ElmoError, match=r"^--set words=\{dim: 5, dim: 6\}: key 'dim' is there twice; remove one$"):
         parse_override("words={dim: 5, dim: 6}")
+
+
+@pytest.mark.parametrize("value", ['!!int ""', '!!float ""', "!!bool 3", "!!timestamp soon", '{!!int "": 3}'])
+def test_a_value_that_is_not_what_its_tag_says_is_refused(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyYAML raises an IndexError, a KeyError or an AttributeError for these."""
+    monkeypatch.chdir(tmp_path)
+    Path("my.yaml").write_text(f"scheme: {value}\n")
+    says = r"my\.yaml: is not valid YAML \(a value is not of the type that its tag says\)"
+    with pytest.raises(ElmoError, match=f"^{says}$"):
+        load_task_recipe("ner", "my.yaml")
+    with pytest.raises(ElmoError, match=f"^{re.escape(f'--set scheme={value}: {value!r} is not valid YAML')}$"):
+        parse_override(f"scheme={value}")
+
+
+def test_a_name_that_is_too_long_for_a_file_is_refused() -> None:
+    name = 5000 * "x"
+    with pytest.raises(ElmoError, match=f"^recipe {name}: is neither a file nor one of ner, sst"):
+        load_task_recipe("ner", name)
 
 
 def test_a_section_keeps_the_keys_that_are_not_set() -> None:

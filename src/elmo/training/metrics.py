@@ -70,7 +70,7 @@ class MetricsFile:
             self._show([row])
 
     def close(self) -> None:
-        """Flush everything."""
+        """Close TensorBoard's file, if there is one. `metrics.csv` has all rows already."""
         if self._board is not None:
             self._board.close()
 
@@ -155,7 +155,7 @@ def append_row(path: Path, columns: Sequence[str], row: Row) -> None:
 
 
 def _as_text(row: Row) -> dict[str, str]:
-    """Return each figure as the shortest text that reads back as the same number, without a point if it is whole."""
+    """Return each figure as text that reads back as the same number, without a point if it is whole."""
     return {
         key: str(int(value)) if isfinite(value) and value == int(value) else repr(float(value))
         for key, value in row.items()

@@ -14,6 +14,7 @@ import yaml
 
 from elmo.errors import ElmoError
 from elmo.schema import from_mapping, shown, to_mapping
+from elmo.targets import is_there
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ _LARGEST = 1 << 20
 _MOST_MERGED = 10_000
 """The most keys that the mappings of a file may take over from others by `<<`, far more than any recipe has.
 
-Each merge of merges multiplies them, so that a few lines could ask for billions.
+Merges of merges multiply, so that a few lines could ask for billions of keys.
 """
 
 _MOST_BITS = 4_096
@@ -80,7 +81,7 @@ def _whole_number(loader: _Loader, node: yaml.ScalarNode) -> int:
 
 
 def _merged_by(key: yaml.Node, value: yaml.Node) -> list[yaml.MappingNode]:
-    """Return the mappings that an entry of another one merges into it: none, unless its key is `<<`."""
+    """Return the mappings that an entry merges into the mapping that it is in: none, unless its key is `<<`."""
     if key.tag != _MERGE:
         return []
     parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
@@ -91,6 +92,18 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
+
+
+def _parse(text: str) -> Any:
+    """Parse YAML.
+
+    Raises:
+        yaml.YAMLError, ValueError, RecursionError: If it is not valid.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except (AttributeError, IndexError, KeyError):  # PyYAML's errors for a value that its tag does not allow
+        raise yaml.YAMLError("a value is not of the type that its tag says") from None
 
 
 def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mapping[str, object] | None = None) -> T:
@@ -107,12 +120,12 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
     """
     if name in names:
         text, where = files("elmo").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}"
-    elif Path(name).is_file():
+    elif is_there(name) and Path(name).is_file():
         text, where = _read(Path(name)), name
     else:
         raise ElmoError(f"recipe {name}: is neither a file nor one of {', '.join(names)}")
     try:
-        values: Any = yaml.load(text, _Loader)
+        values = _parse(text)
     except _KeyTwiceError as error:
         raise ElmoError(f"{where}, line {error.line}: {error}; remove one, or join the two") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError for an impossible date, such as 2024-13-45
@@ -187,7 +200,7 @@ def parse_override(text: str) -> tuple[str, object]:
     if not equals:
         raise ElmoError(f"--set {text}: expected KEY=VALUE, such as training.batch_size=64")
     try:
-        return key, yaml.load(value, _Loader)
+        return key, _parse(value)
     except _KeyTwiceError as error:
         raise ElmoError(f"--set {text}: {error}; remove one") from None
     except (yaml.YAMLError, ValueError):

@@ -41,7 +41,7 @@ class AttemptFiles:
     def is_run_folder(self, folder: Path) -> bool:
         """Return whether a folder is a run folder. If it is not, any run may begin in it.
 
-        It then does not exist, is empty, or holds only what an attempt may write before its first mark.
+        In that case it does not exist, is empty, or holds only what an attempt may write before its first mark.
 
         Raises:
             ElmoError: If the folder holds something else.
@@ -59,7 +59,7 @@ class AttemptFiles:
         return {*self.marks} <= names_in(folder) <= {*self.marks, *self.unmarked, *self.others, METRICS, BOARD}
 
     def forget(self, folder: Path) -> None:
-        """Remove what an attempt left that trained nothing. The caller holds the folder's lock."""
+        """Remove what was left by an attempt that trained nothing. The caller holds the folder's lock."""
         # The metrics go first: after a kill in between, the folder is still recognized as one that may be forgotten.
         (folder / METRICS).unlink(missing_ok=True)
         shutil.rmtree(folder / BOARD, ignore_errors=True)
