@@ -166,7 +166,7 @@ def test_layers_without_weight_are_zeros(model_folder: Path) -> None:
 @pytest.mark.parametrize("weight", [1e38, -1e38])
 def test_layer_weights_that_are_too_large_for_finite_vectors_are_refused(model: Embedder, weight: float) -> None:
     with pytest.raises(
-        ElmoError, match=r"^`layers`: with these weights, the vectors are not finite; give smaller ones$"
+        ElmoError, match=r"^with these weights of the layers, the vectors are not finite; give smaller ones$"
     ):
         model.embed(SENTENCES, layers=[weight] * 3)
 

@@ -189,7 +189,7 @@ class Embedder(SentenceEmbedder):
 def _not_finite(weights: Sequence[float] | None) -> str:
     """Return what to say of vectors that are not finite, if the layers were given these weights."""
     if weights is not None and max(map(abs, weights)) > 1:
-        return "`layers`: with these weights, the vectors are not finite; give smaller ones"
+        return "with these weights of the layers, the vectors are not finite; give smaller ones"
     return "the model's vectors are not finite: its weights are damaged, or far too large; get the model again"
 
 

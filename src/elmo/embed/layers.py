@@ -147,8 +147,10 @@ class VectorLayout:
         return (self.width,) if self.num_layers is None else (self.num_layers, self.width)
 
 
-def rounded(vectors: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[Any]:
+def rounded(vectors: NDArray[np.float32], dtype: np.dtype[Any], name: str = "`dtype`") -> NDArray[Any]:
     """Convert vectors to the type of a file, in the order of C.
+
+    `name` is the setting that chooses the type. The error begins with it.
 
     Raises:
         ElmoError: If a number is too large for float16, which would store infinity.
@@ -157,4 +159,4 @@ def rounded(vectors: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[Any]:
         with np.errstate(over="raise"):
             return np.ascontiguousarray(vectors, dtype)
     except FloatingPointError:
-        raise ElmoError("`dtype`: a number is above 65,504, the largest of float16; store vectors as float32") from None
+        raise ElmoError(f"{name}: a number is above 65,504, the largest of float16; store vectors as float32") from None

@@ -35,7 +35,7 @@ class PackedEngine:
         precision: `"float32"`, `"bf16"` or `"int8"`.
 
     Attributes:
-        precision: The same.
+        precision: The precision that was given.
         cache: The vectors of words: layer 0, which both directions share.
     """
 

@@ -69,8 +69,8 @@ class TextDigest:
             if self._located:
                 if not isinstance(sentence, LocatedSentence):
                     raise ElmoError(
-                        f"sentence {number}: does not say where it is from; with located=True, pass the sentences of "
-                        "elmo.text.located.read_located, or leave out located"
+                        f"sentence {number}: does not say where it is from; with `located=True`, pass the sentences of "
+                        "elmo.text.located.read_located, or leave out `located`"
                     )
                 place = repr((sentence.file, sentence.id, sentence.starts, sentence.ends))
                 self._hash.update(place.encode("utf-8", "surrogatepass"))
@@ -168,7 +168,7 @@ class Unfinished:
 def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> Generator[Unfinished]:
     """Open the unfinished work on a file, and lock it against other processes.
 
-    Whatever was recorded by `Unfinished.save` is kept when the block ends, also if it ends by an error.
+    Whatever was recorded by `Unfinished.save` is kept when the block ends, even if it ends with an error.
 
     Args:
         path: The output file.

@@ -203,8 +203,8 @@ def check_target(path: Path, overwrite: bool) -> None:
     """Check before any computation that `path` can be written.
 
     Raises:
-        ElmoError: If the ending is unknown, the parent folder is missing, `path` is a folder, or it is a file and
-            `overwrite` is false, or a link that would be overwritten, or if pyarrow is missing for `.parquet`.
+        ElmoError: If the ending is unknown, if the parent folder is missing, if `path` is a folder, a link or (unless
+            `overwrite` is true) a file, or if pyarrow is missing for `.parquet`.
     """
     if path.suffix.lower() not in ENDINGS:
         raise ElmoError(f"{path}: the ending selects the format; use one of {', '.join(ENDINGS)}")

@@ -155,7 +155,7 @@ def test_numbers_too_large_for_float16_are_refused(
             yield [array * np.float32(1e9) for array in window]
 
     monkeypatch.setattr(Embedder, "windows", large)
-    with pytest.raises(ElmoError, match="a number is above 65,504, the largest of float16"):
+    with pytest.raises(ElmoError, match=r"^elmo\.cache_dtype: a number is above 65,504, the largest of float16"):
         make(bilm, tmp_path, cache_dtype="float16")
 
 

@@ -28,7 +28,7 @@ from elmo.text.conllu import without_spaces
 from elmo.text.reading import lower
 
 NAME = "{}.layers"
-"""The name of a cache, after the fingerprint of its sentences."""
+"""The name of a cache: a checksum of everything that its numbers depend on, and this ending."""
 
 IF_NO_ROOM = (
     "set elmo.cache_dtype=float16 for half the size, or elmo.vectors=live for no cache, or name another folder for the "
@@ -141,7 +141,7 @@ class LiveLayers:
                 file.seek(size)
                 for window in self.embedder.windows(texts[done:], layers="all", state=self._state):
                     for array in window:
-                        file.write(rounded(array, np.dtype(self.config.cache_dtype)).data)
+                        file.write(rounded(array, np.dtype(self.config.cache_dtype), "elmo.cache_dtype").data)
                     # The numbers must be on the disk before the note that says so: after a power cut, a note that came
                     # first could count numbers that were never written.
                     file.flush()
