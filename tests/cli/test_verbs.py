@@ -156,6 +156,8 @@ def test_arguments_in_messages_become_options() -> None:
     assert as_typed("pass `tokenizer='m:f; evil'`") == "pass --tokenizer 'm:f; evil'"
     for name in ("m:f`$(evil)`", "m:f'`$(evil)", "m:f\"'`$(evil)"):
         assert shlex.split(as_typed(f"pass `tokenizer={name!r}`")) == ["pass", "--tokenizer", name]
+    for strange in (r"`a='\x'`", r"`a='\N{none}'`", "`a='x\ny'`", "`a='\0'`"):  # quoted from a file, and no Python
+        assert as_typed(strange) == strange
     assert as_typed("`max_vocabulary`: 2 is too small") == "--max-vocabulary: 2 is too small"
     assert as_typed("`epochs`: nan is not positive") == "--epochs: nan is not positive"
     assert as_typed("`devices`: torch finds no GPU") == "--devices: torch finds no GPU"

@@ -116,7 +116,10 @@ def as_typed(message: str) -> str:
         name, string, value = argument.groups()
         typed = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
         if string:
-            return f"{typed} {shlex.quote(ast.literal_eval(string))}"
+            try:
+                return f"{typed} {shlex.quote(ast.literal_eval(string))}"
+            except (SyntaxError, ValueError):  # not ours, but quoted from a file: no string of Python
+                return argument[0]
         return typed if value in (None, "True", "False", "...") else f"{typed} {value}"
 
     return _ARGUMENT.sub(option, message)
