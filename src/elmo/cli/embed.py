@@ -89,7 +89,10 @@ if TYPE_CHECKING:
     "ELMo toolkits. warm: from the state that elmo warm stored.",
 )
 @click.option(
-    "--batch-size", type=click.IntRange(min=1), metavar="N", help="Sentences in a batch. Default: as many as fit."
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Sentences in a batch. Default: as many as fit, or 64 with --state carry.",
 )
 @click.option(
     "--overwrite", is_flag=True, help="Replace OUTPUT if it exists, and discard the unfinished work of another command."

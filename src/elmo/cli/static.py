@@ -23,6 +23,7 @@ from elmo.cli.word_vectors import (
     word_test_options,
     words_left_out,
 )
+from elmo.wording import counted
 
 
 @click.command(
@@ -107,7 +108,7 @@ def command(
     figures |= {"num_tokens": num_tokens, "seconds": seconds}
     figures |= run_word_tests(out, similarity, analogies, as_json)
     print_result(
-        f"{out}: vectors of {num_words:,} words, {dim} wide, from {num_tokens:,} tokens, "
+        f"{out}: vectors of {counted(num_words, 'word')}, {dim} wide, from {counted(num_tokens, 'token')}, "
         f"{seconds / 60:.1f} minutes{words_left_out(num_rare, min_count)}",
         figures,
         as_json,

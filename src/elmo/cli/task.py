@@ -346,10 +346,10 @@ def predict(
     coref     a sentence; blank lines separate documents
     tag       a sentence
 
-    Without predicates, srl finds them by the forms of the words. For tag, the result is CoNLL-U. If FILE is CoNLL-U,
-    too, the model's tags replace those in it, and everything else stays as it is; ner writes its tags to MISC, as in
-    NER=B-PER. For classify, "# newdoc" begins a text of CoNLL-U; in a file without it, each comment with labels does,
-    as in the training set of RUN.
+    Without predicates, srl finds them by the forms of the words. For tag, the result is CoNLL-U, or columns with
+    --text columns. If FILE is CoNLL-U or has columns, the model's tags replace those in it, and everything else stays
+    as it is; ner writes its tags to MISC, as in NER=B-PER. For classify, "# newdoc" begins a text of CoNLL-U; in a file
+    without it, each comment with labels does, as in the training set of RUN.
     """  # noqa: D301 - see above
     import json
 
