@@ -106,7 +106,7 @@ def test_all_state_is_there_before_the_first_step(name: str) -> None:
 def test_an_optimizer_that_is_only_a_choice_of_the_recipe_is_refused() -> None:
     training = PretrainingConfig()
     object.__setattr__(training, "optimizer", "lion")
-    with pytest.raises(ElmoError, match=r"training\.optimizer: 'lion' has no case in `make_optimizer`"):
+    with pytest.raises(ElmoError, match=r"training\.optimizer: 'lion' has no case in make_optimizer"):
         make_optimizer(make_module(), training)
 
 

@@ -183,6 +183,11 @@ def test_what_is_not_a_list_of_texts_is_refused(texts: Any, says: str, files: Pa
         elmo.tasks.predict(elmo.tasks.load(files / "run", device="cpu"), texts)
 
 
+def test_a_number_of_seeds_is_checked_before_files_are_read(tmp_path: Path) -> None:
+    with pytest.raises(ElmoError, match=r"^`num_seeds`: 0 is not positive$"):
+        elmo.tasks.train("ner", train="none", dev="none", folder=tmp_path / "run", elmo=None, num_seeds=0)
+
+
 def test_a_trained_model_is_shown_in_one_line(files: Path) -> None:
     tagger = elmo.tasks.load(files / "run", device="cpu")
     assert re.fullmatch(r"TrainedTask\('ner', NerModel, [\d,]+ parameters\)", repr(tagger))

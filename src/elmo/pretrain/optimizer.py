@@ -121,7 +121,7 @@ def make_optimizer(
             if not isinstance(part, Muon):
                 _make_adam_state(part)
     else:  # a choice that was added to the recipe alone must not train as another one
-        raise ElmoError(f"training.optimizer: {training.optimizer!r} has no case in `make_optimizer`")
+        raise ElmoError(f"training.optimizer: {training.optimizer!r} has no case in make_optimizer")
     return Optimizer(parts, training.warmup, training.decay)
 
 

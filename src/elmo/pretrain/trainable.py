@@ -56,7 +56,7 @@ def require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, proce
     if processes.is_first and corpus.num_sentences < training.batch_size:
         warnings.warn(
             f"{corpus.folder}: has fewer sentences ({corpus.num_sentences:,}) than there are streams "
-            f"({training.batch_size:,}), so some streams read the same text; split long lines (`text='paragraphs'`), "
-            "or lower training.batch_size",
+            f"({training.batch_size:,}), so some streams read the same text; split long lines when the text is "
+            "prepared (`text='paragraphs'`), or lower training.batch_size",
             stacklevel=3,
         )

@@ -76,7 +76,7 @@ class ExperimentConfig:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        require_count("num_seeds", self.num_seeds)
+        require_count("`num_seeds`", self.num_seeds)
         # Before any seed is trained, check that the last one is a possible seed, too.
         require_seed("training.seed", self.recipe.training.seed + self.num_seeds - 1)
 

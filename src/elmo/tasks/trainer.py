@@ -255,7 +255,7 @@ class Trainer(Generic[E, P]):
             if not math.isfinite(score):  # no later epoch would count as better than NaN
                 raise ElmoError(
                     f"training: the dev score {self.task.metric} is {score} after epoch {progress.epoch + 1}; the "
-                    "`score` of a task has to be finite, and is 0 where it is not defined"
+                    "score method of a task has to return finite numbers, and 0 where a score is not defined"
                 )
             progress.epoch += 1
             self._judge(score)

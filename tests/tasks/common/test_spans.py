@@ -148,5 +148,5 @@ def test_scores_without_spans() -> None:
 def test_a_scheme_to_predict_in_is_one_of_two() -> None:
     assert tags_for(["A"], "BIO") == ["O", "B-A", "I-A"]
     assert tags_for(["A"], "BIOUL") == ["O", "B-A", "I-A", "U-A", "L-A"]
-    with pytest.raises(ElmoError, match="'IOB1' is neither BIO nor BIOUL"):
+    with pytest.raises(ElmoError, match=r"^scheme: 'IOB1' is neither BIO nor BIOUL"):
         tags_for(["A"], "IOB1")

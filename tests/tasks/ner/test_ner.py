@@ -148,7 +148,7 @@ def test_conllu_without_tags_names_its_keys(recipe: Recipe, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ({"scheme": "IOB1"}, "'IOB1' is neither BIO nor BIOUL"),
+        ({"scheme": "IOB1"}, "scheme: 'IOB1' is neither BIO nor BIOUL"),
         ({"dropout": 1.5}, "dropout: 1.5 is not in"),
         ({"lstm": []}, "lstm: there is no layer"),
         ({"lstm": [4, 0]}, "lstm: 0 is not positive"),

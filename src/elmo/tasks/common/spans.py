@@ -74,7 +74,7 @@ def tags_for(types: Iterable[str], scheme: str) -> list[str]:
         ElmoError: If the scheme is neither BIO nor BIOUL.
     """
     if scheme not in ("BIO", "BIOUL"):
-        raise ElmoError(f"`scheme`: {scheme!r} is neither BIO nor BIOUL")
+        raise ElmoError(f"scheme: {scheme!r} is neither BIO nor BIOUL")
     return [OUTSIDE, *(f"{position}-{kind}" for kind in types for position in scheme if position != OUTSIDE)]
 
 
