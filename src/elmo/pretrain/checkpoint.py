@@ -85,8 +85,8 @@ def common_tensors(
     Args:
         objective: What is trained.
         optimizer: What updates its parameters.
-        copies: The same with other parameters that the run keeps, such as those of the best step, by their names in a
-            checkpoint. None is left out.
+        copies: Copies of `objective` with other parameters that the run keeps, such as those of the best step, by their
+            names in a checkpoint. Those that are None are left out.
 
     Returns:
         The tensors themselves, not copies, by their names in a checkpoint.

@@ -36,11 +36,11 @@ def choose_recipe(
 
     Args:
         num_tokens: The number of tokens of the corpus.
-        folder: The run folder, which need not exist. A run that has a checkpoint goes on with its own recipe, also if
-            another version of this package would now choose another one. Limits of steps and minutes are the
+        folder: The run folder, which need not exist. A run that has a checkpoint goes on with its own recipe, even if
+            this version of the package would choose another one. Limits of steps and minutes are the
             exception: as with any recipe, they hold if `settings` has them, or the recipe that is chosen now.
         settings: Keys of the recipe to change and their values, as in `load_pretraining_recipe`.
-        num_sentences: The number of its sentences, whose ends an epoch predicts as well as the tokens.
+        num_sentences: The number of sentences of the corpus. An epoch predicts the end of each, as well as the tokens.
         gains_by_bf16: Whether the device is faster in bf16 than in float32. If not, a new run trains in float32.
 
     Returns:

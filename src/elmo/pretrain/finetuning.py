@@ -60,7 +60,7 @@ class FineTuning:
     Attributes:
         before: The perplexity before fine-tuning.
         after: The perplexity after fine-tuning, of the same text.
-        is_heldout: Whether that text is held-out text, or else the first sentences of the training text.
+        is_heldout: Whether that text is held-out text. If not, it is the first sentences of the training text.
     """
 
     before: Perplexity
@@ -145,7 +145,7 @@ def finetuning_config(
 ) -> PretrainingConfig:
     """Return the settings of a training: `settings`, and defaults for all other keys.
 
-    Some defaults differ from those of pretraining. It trains for one epoch, with the loss that fits the model's
+    Some defaults differ from those of pretraining: there is one epoch, the loss is the one that fits the model's
     softmax, and the learning rate is lower. The batch size is the default for `corpus`, if that is known yet.
 
     Raises:

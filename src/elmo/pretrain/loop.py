@@ -165,7 +165,7 @@ class Pretrainer:
 
     @property
     def total_steps(self) -> int:
-        """The number of steps after which the run ends, unless `training.max_minutes` ends it earlier."""
+        """The number of steps after which the run ends, unless its minutes or its patience end it earlier."""
         training = self.recipe.training
         per_epoch = self.corpus.num_tokens + self.corpus.num_sentences
         steps = max(1, round(training.n_epochs * per_epoch / self.predictions_per_step))
@@ -198,7 +198,7 @@ class Pretrainer:
 
     @property
     def share_done(self) -> float:
-        """The share of the run that is over in the middle of the current step: by steps or minutes, if that is more.
+        """The share of the run that is over in the middle of the current step, by steps or by minutes: the larger one.
 
         The learning rate depends on it.
         """
@@ -213,7 +213,8 @@ class Pretrainer:
             The `result`, on the device that it was trained on. `is_done` tells whether training reached its end.
 
         Raises:
-            ElmoError: If a gradient is not finite, if the folder cannot be written to, or if another process uses it.
+            ElmoError: If a gradient or a weight is not finite, the folder cannot be written to, or another process uses
+                it.
         """
         # The training time that process 0 measured, not this process's clock: all must save after the same step.
         saved, self.stopped = self.progress.seconds, False
@@ -243,7 +244,7 @@ class Pretrainer:
         return self.result
 
     def _report(self, reporter: Reporter) -> None:
-        """Measure held-out text if that is due, and write a row of metrics. Every process counts from there again."""
+        """Measure held-out text if that is due, and write a row of metrics. Then begin the sums of the next one."""
         reporter.write_row(self.evaluate() if self.is_evaluation_due else None)
         self.progress.begin_row()
 

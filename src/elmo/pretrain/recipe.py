@@ -42,7 +42,7 @@ class PretrainingConfig:
         dropout: The dropout rate of each LSTM layer's input and of the top layer's output.
         learning_rate: The highest learning rate of the schedule.
         all_clip_norm_val: The global norm that gradients are clipped to.
-        n_epochs: How often the corpus is read, at most; training ends earlier at `max_steps` or `max_minutes`.
+        n_epochs: How often the corpus is read, at most; `max_steps`, `max_minutes` and `patience` may end it earlier.
         word_dropout: The share of input words whose whole vector is dropped, each occurrence by itself.
         loss: The cross-entropy to minimize. "sampled": of a softmax over the right word and the negatives (over all
             words, if there are not more of them). "full": over all words. "adaptive": over all words in groups by

@@ -38,7 +38,7 @@ FIELDS: tuple[str, ...] = (
 - `loss` is in nats per prediction, the mean over the directions; `forward_perplexity` and `backward_perplexity` are exp
   of each direction's loss. They are training losses, with dropout. With `training.loss: sampled` and a vocabulary that
   is larger than the sample, they are those of the softmax over the negatives, and cannot be compared with other
-  perplexities; else they are of the whole vocabulary.
+  perplexities; otherwise they are of the whole vocabulary.
 - Held-out perplexities are always of the whole vocabulary (see `elmo.pretrain.perplexity`).
 """
 

@@ -42,7 +42,7 @@ _CHANGEABLE = (
 )
 """The settings that may be different when a run is started again: when it ends, reports and saves.
 
-So may `patience`, from one number to another.
+`patience` may be another number, too, but not be added or left out.
 """
 
 _TRAINED_ON, _SHARED_AMONG = "trained on", "shared among"
@@ -80,7 +80,7 @@ class PretrainingFolder:
     Args:
         path: The folder, which need not exist.
         corpus: The corpus that is trained on.
-        recipe: The recipe. Compared with an earlier attempt, only when the run ends, reports and saves may differ.
+        recipe: The recipe. It differs from that of an earlier attempt at most in when the run ends, reports and saves.
 
     Attributes:
         path: The folder.
@@ -130,7 +130,7 @@ class PretrainingFolder:
         return self.start
 
     def require_nothing_trained(self, start: Model | None) -> None:
-        """Refuse a run without a checkpoint that could not begin as it did, or would replace what was trained before.
+        """Refuse a run without a checkpoint if it could not begin as it did, or would replace what was trained before.
 
         Args:
             start: The model that was given to begin with, if any.

@@ -76,7 +76,7 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
         return f"has no two texts with different labels; each has {f'the label {labels!r}' if labels else 'none'}"
 
     def note_on_train(self, train: Sequence[TextExample]) -> str | None:
-        """Return a note on texts that nearly all have labels of their own, or on a label that only one text has."""
+        """Return a note if there are more than half as many labels as texts, or if only one text has a label."""
         counts = Counter(label for example in train for label in example.labels)
         if len(train) >= FEWEST_TEXTS and len(counts) > len(train) / 2:
             return f"has {len(counts)} labels for {len(train)} texts; the label comes first, then a tab and the text"

@@ -95,7 +95,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
     def as_text(self, example: SrlExample, prediction: Frames) -> str:
         """Write the format conll2005: token, lemma or "-", and a column for each predicate; then a blank line.
 
-        The predicates of plain text have no lemmas, so these predicates themselves are in their place.
+        The predicates of plain text have no lemmas. The words themselves are written in place of these.
         """
         return format_frames(example.tokens, prediction, example.lemmas)
 
