@@ -470,7 +470,7 @@ def test_the_size_of_an_index_that_is_left_out_is_told(model: Embedder, folder: 
 
 def test_sentences_that_have_no_places_are_refused_as_located(model: Embedder, folder: Path) -> None:
     sentences = [LocatedSentence(["a"], "a.txt", "", [0], [1]), ["b"]]
-    with pytest.raises(ElmoError, match="sentence 1: does not say where it is from; with `located=True`, pass"):
+    with pytest.raises(ElmoError, match="sentence 1: does not say where it is from; with located=True, pass"):
         model.write(folder / "a.parquet", sentences, located=True)
     assert not list(folder.iterdir())
     assert model.write(folder / "a.h5", sentences, located=True).num_sentences == 2, "HDF5 stores no places"

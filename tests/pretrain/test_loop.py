@@ -275,7 +275,8 @@ def test_a_text_with_fewer_sentences_than_streams_gives_a_warning(
 ) -> None:
     (tmp_path / "text").write_text("one long line without end\n" * 3)
     corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus", min_count=1, workers=1)
-    with pytest.warns(UserWarning, match=r"has fewer sentences \(3\) than there are streams \(4\), so some.*is prepared"):
+    says = r"fewer sentences \(3\) than there are streams \(4\), so some.* split long lines when the text is prepared"
+    with pytest.warns(UserWarning, match=says):
         Pretrainer(corpus, tmp_path / "run", recipe(), device="cpu")
 
 

@@ -69,8 +69,8 @@ class TextDigest:
             if self._located:
                 if not isinstance(sentence, LocatedSentence):
                     raise ElmoError(
-                        f"sentence {number}: does not say where it is from; with `located=True`, pass the sentences of "
-                        "elmo.text.located.read_located, or leave out `located`"
+                        f"sentence {number}: does not say where it is from; with located=True, pass the sentences of "
+                        "elmo.text.located.read_located, or leave out located"
                     )
                 place = repr((sentence.file, sentence.id, sentence.starts, sentence.ends))
                 self._hash.update(place.encode("utf-8", "surrogatepass"))
