@@ -560,7 +560,7 @@ def test_a_dev_score_that_is_not_a_number_ends_training(
     """The steps of the epoch are kept: when the task is corrected, only its dev set is scored again."""
     trainer = make_trainer(tmp_path, recipe(), examples)
     trainer.evaluate = lambda examples: {"f1": float("nan")}
-    with pytest.raises(ElmoError, match="the dev score f1 is nan after epoch 1; the `score` of a task has"):
+    with pytest.raises(ElmoError, match="the dev score f1 is nan after epoch 1; the score method of a task has"):
         trainer.train()
     again = make_trainer(tmp_path, recipe(training__max_epochs=1), examples)
     assert (again.progress.step, again.progress.epoch) == (4, 0)
