@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import re
@@ -394,13 +395,60 @@ def test_a_signal_that_comes_where_exceptions_are_ignored_ends_the_command(
         assert reference() is None
         time.sleep(60)
 
-    monkeypatch.setattr(cli, "main", ignore_signal)
+    done = run_by_default_signals(run, ignore_signal, monkeypatch)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+def test_a_signal_whose_exit_a_library_drops_ends_the_command(
+    run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NumPy does that where it looks at the argument of `tofile`."""
+
+    def drop_exit(**_: object) -> None:
+        for _ in range(3):
+            with contextlib.suppress(SystemExit):
+                signal.raise_signal(signal.SIGTERM)
+        time.sleep(60)
+
+    assert run_by_default_signals(run, drop_exit, monkeypatch).returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+def test_a_signal_does_not_interrupt_the_cleanup(run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that is stopped may get SIGTERM and SIGHUP, and the command sends itself the signal again."""
+    steps: list[str] = []
+
+    def clean_up_slowly(**_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGHUP)
+            steps.append("begun")
+            try:
+                raise OSError
+            except OSError:
+                signal.raise_signal(signal.SIGTERM)
+                time.sleep(0.3)
+            steps.append("done")
+
+    done = run_by_default_signals(run, clean_up_slowly, monkeypatch)
+    time.sleep(0.3)  # nothing is sent any more
+    assert (done.returncode, done.stderr, steps) == (128 + signal.SIGTERM, "", ["begun", "done"])
+
+
+def run_by_default_signals(
+    run: Callable[..., Done], command: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> Done:
+    """Run a function as the command, in a process in which signals have their default action."""
+    monkeypatch.setattr(cli, "main", command)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        assert run("info", "en").returncode == 128 + signal.SIGTERM
+        return run("info", "en")
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")

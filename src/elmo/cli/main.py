@@ -6,8 +6,9 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
@@ -84,37 +85,54 @@ def _prepare_output() -> None:
             sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
-def _exit_on_signals() -> None:
+@contextmanager
+def _exiting_on_signals() -> Generator[None]:
     """Exit through `SystemExit` on SIGTERM and SIGHUP, so that unfinished files are cleaned up.
+
+    The exit can be lost: Python ignores exceptions in `__del__` and in callbacks of weak references, where a signal may
+    be handled, too, and NumPy drops those that are raised while it looks at some of its arguments. So the signal is
+    sent again a moment later, until the exit is on its way. From then on, signals are ignored.
 
     A signal that is ignored already, as `nohup` does with SIGHUP, stays ignored.
     """
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, _exit)
+    timers: list[threading.Timer] = []
 
-
-def _exit(number: int, _: FrameType | None) -> None:
-    """Exit by the signal of this number."""
-    sys.unraisablehook = partial(_signal_again, number)
-    sys.exit(128 + number)
-
-
-def _signal_again(number: int, unraisable: "sys.UnraisableHookArgs") -> None:
-    """Send this process the signal again if Python has ignored the exit.
-
-    Python ignores all exceptions in `__del__` and in callbacks of weak references, where a signal may be handled, too.
-    If the signal were sent again at once, the exit would be ignored there once more.
-    """
-    if unraisable.exc_type is SystemExit:
+    def exit_by(number: int, _: FrameType | None) -> None:
+        if _is_exiting():
+            return
         again = threading.Timer(0.1, os.kill, (os.getpid(), number))
         again.daemon = True
         again.start()
-    else:
+        timers.append(again)
+        sys.unraisablehook = _report_unless_exit
+        sys.exit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, exit_by)
+    try:
+        yield
+    finally:
+        for again in timers:
+            again.cancel()
+
+
+def _is_exiting() -> bool:
+    """Return whether this thread is cleaning up because of a `SystemExit`."""
+    error = sys.exception()
+    while error is not None and not isinstance(error, SystemExit):
+        error = error.__context__
+    return error is not None
+
+
+def _report_unless_exit(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Report an exception that Python ignores, unless it is an exit by a signal, which will be sent again."""
+    if unraisable.exc_type is not SystemExit:
         sys.__unraisablehook__(unraisable)
 
 
+@_exiting_on_signals()
 def main() -> None:
     """Run the command. Bad input ends it with one sentence on stderr and exit code 2."""
     _prepare_output()
@@ -123,7 +141,6 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Users are told what the warning says, without the line of our code that it comes from.
     warnings.formatwarning = lambda message, *_, **__: f"elmo: {on_one_line(str(message))}\n"
-    _exit_on_signals()
     try:
         # In its standalone mode, click would catch exceptions and exit by its own rules.
         cli.main(prog_name="elmo", standalone_mode=False)

@@ -147,8 +147,7 @@ class TypeCounter:
                     f"the tokenizer returned a token with {error.object[error.start]!r}, half a character (a lone "
                     "surrogate), which no file can hold; correct the tokenizer"
                 ) from None
-        # Not by `tofile`: if a signal comes while NumPy looks at the argument, it drops the exit that this raises.
-        run.order.write_bytes(order.data)
+        order.tofile(run.order)
         self.runs.append(run)
         self._start_run()
 
