@@ -453,7 +453,7 @@ def test_a_set_in_another_language_is_trained_on_only_if_it_is_named(
     monkeypatch.setattr(paper_tasks, "train_plan", lambda plan, arguments: trained.append(plan.name))
     monkeypatch.setattr(sys, "argv", ["paper_tasks.py", "runs"])
     paper_tasks.main()
-    named_only = ("conll2002", "conll2002-10", "conll2002-1", "sst5-published", "ontogum-long")
+    named_only = ("conll2002", "conll2002-10", "conll2002-1", "sst5-published", "ontogum-long", "litbank-long")
     assert trained == [plan.name for plan in paper_tasks.PLANS if plan.name not in named_only]
     for name in named_only:
         monkeypatch.setattr(sys, "argv", ["paper_tasks.py", "runs", "--only", name])

@@ -74,6 +74,7 @@ SST5 = parts("sst5/{}.txt.xz")
 NLI = ("nli/train.jsonl.xz", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz")
 PROPBANK = parts("srl/propbank_ewt_{}.gold_conll.xz")
 ONTOGUM = parts("coref/ontogum_{}.conll.xz")
+LITBANK = parts("coref/litbank_{}.conll.xz")
 SQUAD = (
     "squad/squadshifts_new_wiki.json.xz#40:,squad/squadshifts_amazon_reviews.json.xz,squad/squadshifts_reddit.json.xz",
     "squad/squadshifts_new_wiki.json.xz#:40",
@@ -134,7 +135,8 @@ PLANS = (
     Plan("propbank0.1", "srl", PROPBANK, seeds=3, settings=SRL_THOUSANDTH, reduced=SHORT_SRL),
     Plan("ontogum", "coref", ONTOGUM, seeds=3, reduced=SHORT_COREF),
     Plan("ontogum-long", "coref", ONTOGUM, seeds=3, settings=SHORT_DOCUMENTS, is_default=False),
-    Plan("litbank", "coref", parts("coref/litbank_{}.conll.xz"), seeds=3, reduced=SHORT_COREF),
+    Plan("litbank", "coref", LITBANK, seeds=3, reduced=SHORT_COREF),
+    Plan("litbank-long", "coref", LITBANK, seeds=3, settings=SHORT_DOCUMENTS, is_default=False),
     Plan("squad", "squad", SQUAD, seeds=3, reduced=SHORT_SQUAD),
 )
 

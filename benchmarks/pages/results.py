@@ -106,6 +106,7 @@ NOTES = {
     "ontogum-long": "the same, trained until the dev score had not risen for ten epochs, as in the published recipe.",
     "litbank": "beginnings of novels (Bamman et al. 2020), with clusters of a single mention; the text of `en` may "
     "hold some of them.",
+    "litbank-long": "the same, trained until the dev score had not risen for ten epochs, as in the published recipe.",
     "squad": "trained on SQuADShifts (Miller et al. 2020): 19,688 questions about Amazon reviews and Reddit, and 914 "
     "about Wikipedia. Tuned on its 7,024 questions about 40 other articles of Wikipedia, and tested on the development "
     "set of SQuAD 1.1 (Rajpurkar et al. 2016), whose paragraphs of Wikipedia may be in the text of `en`. So this is "
