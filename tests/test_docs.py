@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from elmo.cli.main import VERBS, cli
@@ -239,6 +240,15 @@ def test_commands_and_links_in_sentences_are_seen() -> None:
     text = "Run `elmo task train ner --elmo en` or `cat a | elmo info en --json`: see [tasks](docs/tasks.md#ner)."
     assert INLINE.findall(text) == [("task train ner ", "--elmo en"), ("info en ", "--json")]
     assert LINK.findall(text) == ["docs/tasks.md#ner"]
+
+
+def test_the_search_of_the_site_loads_nothing_from_other_hosts() -> None:
+    """Where no such script is named, the plugin `offline` adds one of another host to every page."""
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert "offline" in settings["plugins"]
+    scripts = settings["extra"]["polyfills"]
+    assert any("iframe-worker" in script for script in scripts)
+    assert all((ROOT / settings["docs_dir"] / script).is_file() for script in scripts)
 
 
 def test_given_names_are_read() -> None:
