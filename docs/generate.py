@@ -125,7 +125,8 @@ def notebook_files(path: Path) -> dict[str, str | bytes]:
                 files[name] = base64.b64decode(picture)
                 lines += [f"![What the cell above shows]({name})", ""]
             elif html := data.get("text/html"):
-                lines += ["".join(html), ""]
+                # Without its own looks, a table of pandas is drawn, and on small screens scrolled, as others are.
+                lines += [re.sub(r"<style scoped>.*?</style>|(?<=<table)[^>]*", "", "".join(html), flags=re.DOTALL), ""]
             else:
                 lines += fenced("text", "".join(output.get("text", data.get("text/plain", ""))).strip("\n"))
     lines.append(
