@@ -194,6 +194,23 @@ def test_panels_show_the_paper_above_and_ours_below() -> None:
     assert (published_line.is_published, own.is_published, own.spread) == (True, False, {"a": 0.5})
 
 
+def test_a_row_has_at_most_three_panels() -> None:
+    """The paper's two tasks have a row of their own, and our four tasks take two rows."""
+    pytest.importorskip("matplotlib")
+    figure = new_figure()
+    scores: dict[str, dict[str, float | str]] = {name: {"a": 1.0} for name in "stuv"}
+    draw_panels(figure, Table("Scores", "F1 (%)", ["a"], scores, {"s": {"a": 2.0}, "t": {"a": 3.0}}))
+    places = [(*axes.get_subplotspec().get_geometry()[:3], axes.get_title()) for axes in figure.axes]
+    assert places == [
+        (3, 3, 0, "s, paper"),
+        (3, 3, 1, "t, paper"),
+        (3, 3, 3, "s"),
+        (3, 3, 4, "t"),
+        (3, 3, 5, "u"),
+        (3, 3, 6, "v"),
+    ]
+
+
 def test_shares_are_hatched_as_in_the_papers_figure(tmp_path: Path) -> None:
     """There are lines below 1/3, dots above 2/3, and nothing in between."""
     pytest.importorskip("matplotlib")

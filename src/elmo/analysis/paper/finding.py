@@ -25,6 +25,9 @@ PAPERS_DIGITS = 1
 
 ENDINGS = (".json", ".md", ".png", ".svg")
 
+PANELS_IN_A_ROW = 3
+"""With more panels next to each other, their text would be too small on a page."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -224,14 +227,15 @@ def series_of(table: Table) -> list[Series]:
 
 
 def draw_panels(figure: Any, table: Table) -> None:
-    """Draw a panel for each row, with the paper's figures above and ours below."""
+    """Draw a panel for each row of the table, with the paper's figures above and ours below."""
     found = series_of(table)
     above, below = [each for each in found if each.is_published], [each for each in found if not each.is_published]
-    height, width = len([row for row in (above, below) if row]), max(len(above), len(below))
-    figure.set_size_inches(3.2 * max(width, 2) + 0.5, 2.8 * height + 0.4)
-    for start, row in enumerate(row for row in (above, below) if row):
-        for place, each in enumerate(row):
-            axes = figure.add_subplot(height, width, start * width + place + 1)
+    width = min(max(len(above), len(below)), PANELS_IN_A_ROW)
+    rows = [series[start : start + width] for series in (above, below) for start in range(0, len(series), width)]
+    figure.set_size_inches(3.2 * max(width, 2) + 0.5, 2.8 * len(rows) + 0.4)
+    for number, row in enumerate(rows):
+        for place, each in enumerate(row, number * width + 1):
+            axes = figure.add_subplot(len(rows), width, place)
             # Without the columns that this row has no figures for, such as settings that only some tasks had.
             draw_dots(axes, [name for name in table.columns if name in each.values], [each], axis_label(table))
             axes.set_title(each.label)

@@ -268,9 +268,9 @@ def _scores(counts: Mapping[str, Sequence[int]]) -> dict[str, float]:
 
 def draw_wsd(figure: Any, finding: Finding) -> None:
     """Draw a panel for means of senses and one for single uses, with a dot for each set."""
-    figure.set_size_inches(15, 5)
+    figure.set_size_inches(10, 9)
     for place, table in enumerate(finding.tables, 1):
-        axes = figure.add_subplot(1, 2, place)
+        axes = figure.add_subplot(2, 1, place)
         # First the paper's figures and ours of several sets, which answer the question; then single sets.
         rows = sorted(series_of(table), key=lambda row: not (row.is_published or row.label in (FOUR_SETS, ALL)))
         draw_dots(axes, table.columns, rows, table.unit, with_values=False)
