@@ -347,15 +347,20 @@ def draw_novels(root: Path, path: Path) -> None:
     figure.set_size_inches(11, 3.5)
     for place, ((title, key), level) in enumerate(zip(SCORES.items(), published, strict=True), 1):
         axes = figure.add_subplot(1, len(SCORES), place)
-        with_elmo = {words: statistics.mean(run.all_scores("test")[key]) for words, run in found.items()}
-        rows = [Series("this tagger", with_elmo), Series(model, dict.fromkeys(found, level), is_published=True)]
-        draw_curves(axes, list(found), rows, "% of words")
+        with_elmo = {_short(words): statistics.mean(run.all_scores("test")[key]) for words, run in found.items()}
+        rows = [Series("this tagger", with_elmo), Series(model, dict.fromkeys(with_elmo, level), is_published=True)]
+        draw_curves(axes, list(with_elmo), rows, "% of words")
         axes.set_title(title)
         axes.set_xlabel("words for the biLM")
         if place < len(SCORES):
             axes.get_legend().remove()
     write_all({path: lambda part: save_figure(figure, part, "svg")})
     print(f"{path}: drawn")
+
+
+def _short(words: str) -> str:
+    """Return a number of words as on an axis, where the whole names would run into each other."""
+    return words.replace(" thousand", "k").replace(" million", "M")
 
 
 def _epochs(run: Run) -> int:
