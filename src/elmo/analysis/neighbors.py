@@ -17,7 +17,7 @@ from elmo.embed.layers import Layers, single_layer_weights
 from elmo.embed.sentence_embedder import require_embedder
 from elmo.errors import ElmoError
 from elmo.schema import require_count, require_text
-from elmo.text.characters import check_sentence, refuse_one_string
+from elmo.text.characters import refuse_one_string, require_sentence
 from elmo.wording import counted
 
 _WORD = re.compile(r"\w+")
@@ -168,7 +168,7 @@ def find_neighbors(
     def with_uses() -> Iterator[tuple[Sequence[str], int, list[int]]]:
         nonlocal num_sentences
         for tokens in sentences:
-            check_sentence(tokens, num_sentences)
+            require_sentence(tokens, num_sentences)
             types.update(dict.fromkeys(tokens))
             if tuple(tokens) != sentence and (found := positions(tokens)):
                 yield tokens, num_sentences, found

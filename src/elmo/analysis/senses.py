@@ -21,7 +21,7 @@ from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
 from elmo.schema import require_count
-from elmo.text.characters import check_sentence, refuse_one_string
+from elmo.text.characters import refuse_one_string, require_sentence
 from elmo.wording import counted
 
 CONTEXT = 3
@@ -92,7 +92,7 @@ def mark_uses(sentences: Iterable[Sequence[str]], word: str, *, ignore_case: boo
         ElmoError: If a sentence is not a list of tokens.
     """
     for number, tokens in enumerate(sentences):
-        check_sentence(tokens, number)
+        require_sentence(tokens, number)
         places = matches(tokens, [word], ignore_case)
         yield Annotated(list(tokens), [Instance(Target(word, ""), place, place + 1, ()) for place in places])
 

@@ -20,7 +20,7 @@ from elmo.analysis.pos import accuracy, all_tags, embed_tokens, fit_pos
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
-from elmo.text.characters import check_sentence
+from elmo.text.characters import require_sentence
 from elmo.text.columns import Tagged
 
 MIN_LETTERS = 4
@@ -134,7 +134,7 @@ def with_typos(sentences: Iterable[Sequence[str]], share: float = SHARE, seed: i
     """
     noisy: list[list[str]] = []
     for number, sentence in enumerate(sentences):
-        check_sentence(sentence, number)
+        require_sentence(sentence, number)
         noisy.append(list(sentence))
     if not 0 <= share <= 1:
         raise ElmoError(f"`share`: {share} is not between 0 and 1")

@@ -136,7 +136,7 @@ def command(
     If the command is interrupted, the same command continues where it stopped. Standard input has to be given again
     from its start, and with --state carry the work starts again.
     """
-    from elmo.embed.writers import ENDINGS, check_target
+    from elmo.embed.writers import ENDINGS, require_vector_target
     from elmo.text.opening import can_be_read_again
     from elmo.text.reading import expand
 
@@ -149,7 +149,7 @@ def command(
         layers = named[0]
     if output.is_file() and output.suffix.lower() not in ENDINGS:
         raise ElmoError(f"{output}: is no file of vectors; after the text, name the file to be written")
-    check_target(output, overwrite)
+    require_vector_target(output, overwrite)
     is_parquet = output.suffix.lower() == ".parquet"
     if ids and not is_parquet:
         raise ElmoError(f"--ids: {output} can't keep them; name a .parquet file")

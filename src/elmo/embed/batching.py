@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.text.characters import check_sentence, iterate
+from elmo.text.characters import iterate, require_sentence
 
 Sentence = Sequence[str]
 
@@ -82,7 +82,7 @@ def windows(
     window: list[Sentence] = []
     num_tokens = 0
     for number, sentence in enumerate(iterate(sentences), first):
-        check_sentence(sentence, number)
+        require_sentence(sentence, number)
         if isinstance(sentence, np.ndarray):  # arrays of strings, whose tokens would be slow to look up
             sentence = sentence.tolist()
         length = len(sentence) + 2

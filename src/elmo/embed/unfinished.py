@@ -19,7 +19,7 @@ from elmo.embed.batching import Sentence
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.targets import LOCK, PROGRESS, remove_leftovers, sync, unfinished_folder, work_folder_of
-from elmo.text.characters import check_sentence, iterate
+from elmo.text.characters import iterate, require_sentence
 from elmo.text.located import LocatedSentence
 
 FORMAT = 1
@@ -132,7 +132,7 @@ class Unfinished:
             if not portion:
                 break
             for number, sentence in enumerate(portion, digest.progress.num_sentences):
-                check_sentence(sentence, number)
+                require_sentence(sentence, number)
             digest.add(portion)
         if replace(digest.progress, seconds=self.progress.seconds, sizes=self.progress.sizes) == self.progress:
             return iterator, digest

@@ -105,7 +105,7 @@ def write_embeddings(
         OSError: If no file can be made there.
     """
     path = Path(path)
-    check_target(path, overwrite)
+    require_vector_target(path, overwrite)
     require_choice("`dtype`", dtype, DTYPES)
     known = checked_facts(facts or {})
     with unfinished_work(path, {**job, "dtype": dtype}, overwrite) as work:
@@ -199,7 +199,7 @@ class _Saving:
             ) from error
 
 
-def check_target(path: Path, overwrite: bool) -> None:
+def require_vector_target(path: Path, overwrite: bool) -> None:
     """Check before any computation that `path` can be written.
 
     Raises:

@@ -20,7 +20,7 @@ from elmo.formats.files import require_existing_file, write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.formats.words import read_words
 from elmo.targets import require_file_target
-from elmo.text.characters import check_sentence, encode_words
+from elmo.text.characters import encode_words, require_sentence
 from elmo.text.reading import read_sentences
 from elmo.text.vocabulary import NO_WORD
 
@@ -181,7 +181,7 @@ def _vocabulary(path: str | Path) -> list[str]:
 def _longest(sentences: Sequence[Sentence]) -> int:
     """Return the number of tokens in the longest sentence, including its boundaries."""
     for number, sentence in enumerate(sentences):
-        check_sentence(sentence, number)
+        require_sentence(sentence, number)
     return max(map(len, sentences), default=0) + 2
 
 

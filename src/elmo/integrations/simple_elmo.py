@@ -55,7 +55,7 @@ from elmo.nn.bilm import BiLMState, first_rows, repeat_row, to_device
 from elmo.nn.devices import find_device
 from elmo.nn.softmax import BLOCK_NUMBERS, AnySoftmax
 from elmo.schema import require_choice, require_count
-from elmo.text.characters import check_sentence, iterate
+from elmo.text.characters import iterate, require_sentence
 from elmo.text.vocabulary import Vocabulary
 
 Array = NDArray[np.float32]
@@ -317,5 +317,5 @@ def _tokenize(texts: Iterable[Sentence]) -> list[Sentence]:
     words = (text.split() if isinstance(text, str) else text for text in iterate(texts, "texts"))
     sentences: list[Sentence] = list(words)
     for number, sentence in enumerate(sentences):
-        check_sentence(sentence, number)
+        require_sentence(sentence, number)
     return sentences

@@ -29,7 +29,7 @@ from elmo.formats.model import (
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.softmax import AnySoftmax
 from elmo.schema import require_choice, require_count
-from elmo.text.characters import check_sentence, without_boundaries
+from elmo.text.characters import require_sentence, without_boundaries
 from elmo.text.vocabulary import Vocabulary
 
 BATCH_SIZE = 32
@@ -177,7 +177,7 @@ def require_heldout(sentences: Sequence[Sequence[str]]) -> None:
 
 def _checked(sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     for number, sentence in enumerate(sentences):
-        check_sentence(sentence, number)
+        require_sentence(sentence, number)
         yield list(sentence)
 
 

@@ -95,7 +95,7 @@ def require_tokens(sentence: object, number: int) -> None:
         raise _expected_tokens(sentence, number)
 
 
-def check_sentence(sentence: object, number: int) -> None:
+def require_sentence(sentence: object, number: int) -> None:
     """Raise an ElmoError if a sentence is not a list or an array of strings.
 
     Args:

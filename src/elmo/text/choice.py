@@ -17,7 +17,7 @@ from typing import NamedTuple
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.conllu import layout_by_name, refuse_tokenizer
-from elmo.text.decoding import check_encoding, describe_non_text, read_blocks
+from elmo.text.decoding import describe_non_text, read_blocks, require_encoding
 from elmo.text.languages import require_language_code
 from elmo.text.opening import STDIN, peek_stdin
 from elmo.text.reading import SPLIT, WITH_WORDS, Reading, TextBlock, tokenize_block
@@ -277,7 +277,7 @@ def strange_file(sample: Sample, paths: Sequence[str], layout: str, encoding: st
 
 def _beginning(path: str, encoding: str) -> str | None:
     if path == STDIN:
-        check_encoding(encoding)
+        require_encoding(encoding)
         found = peek_stdin(4 * SAMPLE_CHARACTERS)  # as many characters as of a file, if each has four bytes
         # If it is no text, the reader of the whole says so.
         return None if found is None or describe_non_text(found[0]) else _decoded(found[0], encoding, is_whole=found[1])

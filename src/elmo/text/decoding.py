@@ -124,7 +124,7 @@ def _read_bytes(path: str, advance: Advance | None) -> Iterator[bytes]:
             yield data
 
 
-def check_encoding(encoding: str) -> None:
+def require_encoding(encoding: str) -> None:
     """Raise ElmoError unless Python can decode text by this name."""
     # Decoding something finds out more than looking the name up: "hex" exists, but gives no text.
     try:
@@ -137,7 +137,7 @@ def check_encoding(encoding: str) -> None:
 
 def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
     """Return a function that decodes block after block, and names a line that is too long or that it can't decode."""
-    check_encoding(encoding)
+    require_encoding(encoding)
     decoder = codecs.getincrementaldecoder(encoding)()
     num_lines = length = 0  # complete lines so far, and characters of the line that has not ended yet
     is_utf8 = False  # whether a character has shown that the text is UTF-8

@@ -81,11 +81,11 @@ def _parse(columns: Sequence[str], token_column: int, where: str) -> tuple[str, 
     token, tag = columns[place], columns[-1]
     if not token:
         raise ElmoError(f"{where}: the token is empty")
-    check_tag(tag, where)
+    require_tag(tag, where)
     return token, tag
 
 
-def check_tag(tag: str, where: str) -> None:
+def require_tag(tag: str, where: str) -> None:
     """Raise ElmoError, which begins with `where`, unless a tag has the form of one."""
     if not _TAG.fullmatch(tag):
         raise ElmoError(f"{where}: {tag!r} is not a tag such as O, B-LOC or I-LOC")

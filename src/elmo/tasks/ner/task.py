@@ -18,7 +18,7 @@ from elmo.tasks.common.modules import BiLSTMs, CharacterEmbedding, WordEmbedding
 from elmo.tasks.common.spans import OUTSIDE, Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.ner.data import check_tag, format_conll, read_conll
+from elmo.tasks.ner.data import format_conll, read_conll, require_tag
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_layers
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.conllu import EMPTY, is_conllu
@@ -181,7 +181,7 @@ def _read_conllu(path: str, key: str) -> list[NerExample]:
         tags = sentence.attribute(key)
         for word, tag in enumerate(tags, 1):
             if tag is not None:
-                check_tag(tag, f"{path}, sentence {len(examples) + 1}, word {word}")
+                require_tag(tag, f"{path}, sentence {len(examples) + 1}, word {word}")
                 has_tags = True
         spans = tuple(spans_of([tag or OUTSIDE for tag in tags]))
         examples.append(NerExample(sentence.tokens, spans, sentence, key))
