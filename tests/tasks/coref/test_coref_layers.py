@@ -58,11 +58,11 @@ def test_dropout_of_the_lstm_is_the_same_throughout_a_sentence() -> None:
         torch.testing.assert_close(found[:, row], plain_lstm(lstm, x, mask), atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("in_width", [2, 6, 9])
-def test_the_weights_of_the_lstm_start_orthonormal(in_width: int) -> None:
+@pytest.mark.parametrize("in_dim", [2, 6, 9])
+def test_the_weights_of_the_lstm_start_orthonormal(in_dim: int) -> None:
     """Each gate's weights are orthonormal at first, for the input and for the state before, even if they are not square
     (Lee et al. 2017, sec. 7). Biases are 0. 1e-5 is float32 rounding."""
-    lstm = CoupledLSTM(in_width, 6, 0.5)
+    lstm = CoupledLSTM(in_dim, 6, 0.5)
     for gate in (*lstm.recurrent.split(6, dim=1), *lstm.input.weight.split(6)):
         products = gate @ gate.t() if gate.shape[0] <= gate.shape[1] else gate.t() @ gate
         torch.testing.assert_close(products, torch.eye(len(products)), atol=1e-5, rtol=0)

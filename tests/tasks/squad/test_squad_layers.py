@@ -18,19 +18,19 @@ LENGTHS = torch.tensor([3, 5, 1, 4])
 MASK = padding_mask(LENGTHS, torch.device("cpu"))
 
 
-def torch_gru(own: BiGRU, in_width: int) -> nn.GRU:
+def torch_gru(own: BiGRU, in_dim: int) -> nn.GRU:
     """Return torch's GRU with the same weights as `own`."""
-    theirs = nn.GRU(in_width, own.width // 2, batch_first=True, bidirectional=True, dtype=torch.float64)
+    theirs = nn.GRU(in_dim, own.width // 2, batch_first=True, bidirectional=True, dtype=torch.float64)
     for direction, suffix in zip(own.directions, ("", "_reverse"), strict=True):
         for name, parameter in direction.named_parameters():
             getattr(theirs, f"{name}_l0{suffix}").data.copy_(parameter.data)
     return theirs
 
 
-def random_gru(in_width: int, size: int) -> BiGRU:
+def random_gru(in_dim: int, size: int) -> BiGRU:
     """Return a GRU whose weights and biases are far from zero, in float64."""
     torch.manual_seed(0)
-    own = BiGRU(in_width, size).double()
+    own = BiGRU(in_dim, size).double()
     for parameter in own.parameters():
         nn.init.normal_(parameter)
     return own

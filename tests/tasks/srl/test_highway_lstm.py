@@ -9,10 +9,10 @@ from torch import Tensor
 from elmo.tasks.srl.highway_lstm import AlternatingLSTM
 
 
-def make_lstm(in_width: int = 4, size: int = 5, num_layers: int = 3, dropout: float = 0.0) -> AlternatingLSTM:
+def make_lstm(in_dim: int = 4, size: int = 5, num_layers: int = 3, dropout: float = 0.0) -> AlternatingLSTM:
     """Make an LSTM in float64, so that rounding doesn't hide an error, and with random biases, so that none is zero."""
     torch.manual_seed(0)
-    lstm = AlternatingLSTM(in_width, size, num_layers, dropout).double()
+    lstm = AlternatingLSTM(in_dim, size, num_layers, dropout).double()
     for layer in lstm.layers:
         torch.nn.init.normal_(layer.bias)  # pyright: ignore
     return lstm

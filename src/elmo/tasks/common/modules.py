@@ -132,9 +132,9 @@ class BiLSTM(nn.Module):
     False.
     """
 
-    def __init__(self, in_width: int, size: int) -> None:
+    def __init__(self, in_dim: int, size: int) -> None:
         super().__init__()
-        self.directions = nn.ModuleList(LSTMLayer(in_width, LSTMConfig(size, size)) for _ in range(2))
+        self.directions = nn.ModuleList(LSTMLayer(in_dim, LSTMConfig(size, size)) for _ in range(2))
         self.size, self.width = size, 2 * size
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
@@ -182,10 +182,10 @@ class BiLSTMs(nn.Module):
     Variational `dropout` is applied to the input of each.
     """
 
-    def __init__(self, in_width: int, sizes: tuple[int, ...], dropout: float) -> None:
+    def __init__(self, in_dim: int, sizes: tuple[int, ...], dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        widths = [in_width, *(2 * size for size in sizes)]
+        widths = [in_dim, *(2 * size for size in sizes)]
         self.layers = nn.ModuleList(BiLSTM(width, size) for width, size in zip(widths, sizes, strict=False))
         self.width = widths[-1]
 
@@ -202,9 +202,9 @@ class BiLSTMs(nn.Module):
         return x
 
 
-def glorot_linear(in_width: int, out_width: int) -> nn.Linear:
+def glorot_linear(in_dim: int, out_dim: int) -> nn.Linear:
     """Make a linear layer with the initialization of Glorot and Bengio 2010, and a bias of zero."""
-    layer = nn.Linear(in_width, out_width)
+    layer = nn.Linear(in_dim, out_dim)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
@@ -242,10 +242,10 @@ class AttentivePooling(nn.Module):
     Source: McCann et al. 2017, sec. 5.
     """
 
-    def __init__(self, in_width: int) -> None:
+    def __init__(self, in_dim: int) -> None:
         super().__init__()
-        self.width = 4 * in_width
-        self.score = nn.Linear(in_width, 1, bias=False)  # the softmax cancels the bias that the paper has
+        self.width = 4 * in_dim
+        self.score = nn.Linear(in_dim, 1, bias=False)  # the softmax cancels the bias that the paper has
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Pool `x` (B, T, D) to (B, 4D). `mask` is bool (B, T), true at tokens; at least one in each row."""

@@ -44,10 +44,10 @@ class CoupledLSTM(nn.Module):
     Their code of 2018 has one orthonormal matrix for each gate, over input and state together.
     """
 
-    def __init__(self, in_width: int, size: int, dropout: float) -> None:
+    def __init__(self, in_dim: int, size: int, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.input = nn.Linear(in_width, 3 * size)
+        self.input = nn.Linear(in_dim, 3 * size)
         self.recurrent = nn.Parameter(torch.cat([nn.init.orthogonal_(torch.empty(size, size)) for _ in range(3)], 1))
         self.hidden, self.cell = (nn.Parameter(nn.init.xavier_uniform_(torch.empty(1, size))) for _ in range(2))
         with torch.no_grad():
@@ -74,9 +74,9 @@ class CoupledLSTM(nn.Module):
 class CoupledBiLSTM(nn.Module):
     """A forward and a backward `CoupledLSTM` of `size` units each, over the sentences of a document."""
 
-    def __init__(self, in_width: int, size: int, dropout: float) -> None:
+    def __init__(self, in_dim: int, size: int, dropout: float) -> None:
         super().__init__()
-        self.directions = nn.ModuleList(CoupledLSTM(in_width, size, dropout) for _ in range(2))
+        self.directions = nn.ModuleList(CoupledLSTM(in_dim, size, dropout) for _ in range(2))
         self.width = 2 * size
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -125,8 +125,8 @@ class MentionScorer(nn.Module):
     A span is its first and last word in context, a vector of its width, and an attention-weighted mean of its words.
 
     Args:
-        word_width: The width D of the words' vectors.
-        context_width: The width C of the vectors of words in context.
+        word_dim: The width D of the words' vectors.
+        context_dim: The width C of the vectors of words in context.
         max_width: The largest number of words in a span.
         features: The width of the vector of a span's width.
         hidden: The widths of the hidden layers.
@@ -135,8 +135,8 @@ class MentionScorer(nn.Module):
 
     def __init__(
         self,
-        word_width: int,
-        context_width: int,
+        word_dim: int,
+        context_dim: int,
         max_width: int,
         *,
         features: int,
@@ -145,9 +145,9 @@ class MentionScorer(nn.Module):
     ) -> None:
         super().__init__()
         self.widths = make_embedding(max_width, features)
-        self.head = nn.Linear(context_width, 1)
+        self.head = nn.Linear(context_dim, 1)
         self.dropout = nn.Dropout(dropout)
-        self.parts = [context_width, context_width, features, word_width]
+        self.parts = [context_dim, context_dim, features, word_dim]
         self.width = sum(self.parts)
         self.first, self.rest = feed_forward(self.width, hidden, dropout)
 

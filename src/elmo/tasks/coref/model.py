@@ -67,9 +67,9 @@ class CorefModel(TaskModel[Document, Clusters]):
         self.word_dropout, self.dropout = nn.Dropout(recipe.dropout.words), nn.Dropout(share)
         width = self.words.width + self.characters.width + elmo.input_width
         self.encoder = CoupledBiLSTM(width, recipe.lstm, share)
-        context_width = self.encoder.width + elmo.output_width
+        context_dim = self.encoder.width + elmo.output_width
         self.mentions = MentionScorer(
-            width, context_width, spans.max_width, features=recipe.features, hidden=recipe.hidden, dropout=share
+            width, context_dim, spans.max_width, features=recipe.features, hidden=recipe.hidden, dropout=share
         )
         self.antecedents = AntecedentScorer(
             self.mentions.width,

@@ -25,14 +25,14 @@ class BiGRU(nn.Module):
     standard deviation of 0.05 that is cut off at 0.1.
 
     Args:
-        in_width: The width of a token's vector, D.
+        in_dim: The width of a token's vector, D.
         size: The number of hidden units of each direction, H.
     """
 
-    def __init__(self, in_width: int, size: int) -> None:
+    def __init__(self, in_dim: int, size: int) -> None:
         super().__init__()
         # Only the weights of `GRUCell` are used. They have the names that run folders have; `nn.GRU` appends "_l0".
-        self.directions = nn.ModuleList(nn.utils.skip_init(nn.GRUCell, in_width, size) for _ in range(2))
+        self.directions = nn.ModuleList(nn.utils.skip_init(nn.GRUCell, in_dim, size) for _ in range(2))
         self.width = 2 * size
         for name, parameter in self.named_parameters():
             if "bias" in name:

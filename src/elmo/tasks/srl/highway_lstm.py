@@ -162,9 +162,9 @@ def _gradient_factors(gates: Tensor, c_before: Tensor, tanh_cells: Tensor) -> tu
 class HighwayLSTMLayer(nn.Module):
     """One layer. Each block of weights starts orthonormal, and biases start at 0, except the forget gate's at 1."""
 
-    def __init__(self, in_width: int, size: int) -> None:
+    def __init__(self, in_dim: int, size: int) -> None:
         super().__init__()
-        self.weight_ih = nn.Parameter(torch.empty(6 * size, in_width))
+        self.weight_ih = nn.Parameter(torch.empty(6 * size, in_dim))
         self.weight_hh = nn.Parameter(torch.empty(5 * size, size))
         self.bias = nn.Parameter(torch.zeros(6 * size))
         with torch.no_grad():
@@ -190,12 +190,10 @@ class AlternatingLSTM(nn.Module):
     Source: He et al. 2017, sec. 2.2.
     """
 
-    def __init__(self, in_width: int, size: int, num_layers: int, dropout: float) -> None:
+    def __init__(self, in_dim: int, size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
         self.width, self.dropout = size, dropout
-        self.layers = nn.ModuleList(
-            HighwayLSTMLayer(size if number else in_width, size) for number in range(num_layers)
-        )
+        self.layers = nn.ModuleList(HighwayLSTMLayer(size if number else in_dim, size) for number in range(num_layers))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """Return the outputs (B, T, H) of the last layer, zeros at padding.

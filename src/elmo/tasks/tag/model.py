@@ -81,15 +81,15 @@ class LabelHead(nn.Module):
     """A softmax over the labels of a column.
 
     Args:
-        in_width: The width of a word's vector.
+        in_dim: The width of a word's vector.
         labels: The labels.
     """
 
-    def __init__(self, in_width: int, labels: Sequence[str]) -> None:
+    def __init__(self, in_dim: int, labels: Sequence[str]) -> None:
         super().__init__()
         self.labels = labels
         self._label_ids = {label: id for id, label in enumerate(labels)}
-        self.score = nn.Linear(in_width, len(labels))
+        self.score = nn.Linear(in_dim, len(labels))
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Return the scores (N, K) of the labels, for the vectors (N, D) of words."""
@@ -116,14 +116,14 @@ class LemmaHead(LabelHead):
     """A softmax over the rules that turn forms into lemmas.
 
     Args:
-        in_width: The width of a word's vector.
+        in_dim: The width of a word's vector.
         labels: The rules, as text.
         lemmas: The lemmas of the training set.
         bonus: What a rule's score gains in prediction, in nats, if it gives one of them.
     """
 
-    def __init__(self, in_width: int, labels: Sequence[str], lemmas: Iterable[str] = (), bonus: float = 0.0) -> None:
-        super().__init__(in_width, labels)
+    def __init__(self, in_dim: int, labels: Sequence[str], lemmas: Iterable[str] = (), bonus: float = 0.0) -> None:
+        super().__init__(in_dim, labels)
         self.rules = [*map(LemmaRule.parse, labels)]
         self._lemmas, self._bonus = frozenset(lemmas), bonus
         self._known: dict[tuple[str, str], int] = {}
