@@ -36,14 +36,14 @@ COMMON = (
         required=True,
         type=click.Path(file_okay=False, path_type=Path),
         callback=_apart,
-        metavar="DIR",
+        metavar="FOLDER",
         help="Folder for all results.",
     ),
     click.option(
         "--quick",
         is_flag=True,
         is_eager=True,  # parsed before --out, whose callback asks for it
-        help="Use little data and write to DIR/quick: a check that everything works, in minutes.",
+        help="Use little data and write to FOLDER/quick: a check that everything works, in minutes.",
     ),
     device_option,
     json_option,
@@ -100,9 +100,9 @@ NER = "--task ner --train train.conll --dev dev.conll"
 def command() -> None:
     """Repeat the paper's analyses (section 5), and compare your figures with the paper's.
 
-    Each analysis writes its tables and a picture to the folder DIR: NAME.json, .md, .png and .svg. If it is
-    interrupted, the same command continues where it stopped. Analyses with the same DIR share their work: runs of task
-    models and ELMo's vectors.
+    Each analysis writes its tables and a picture to FOLDER: NAME.json, .md, .png and .svg. If it is interrupted, the
+    same command continues where it stopped. Analyses with the same FOLDER share their work: runs of task models and
+    ELMo's vectors.
     """
 
 

@@ -34,7 +34,7 @@ from elmo.wording import counted
     )
 )
 @click.argument("source", metavar="CORPUS|TEXT")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
 @click.option("--dim", default=300, show_default=True, metavar="N", help="Width of the vectors.")
 @click.option(
     "--min-count",
@@ -64,7 +64,7 @@ from elmo.wording import counted
 @json_option
 def command(
     source: str,
-    out: Path,
+    output: Path,
     dim: int,
     min_count: int,
     window: int,
@@ -76,12 +76,13 @@ def command(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    """Train static word vectors on a text and write them to OUT.
+    """Train static word vectors on a text and write them to OUTPUT.
 
-    OUT is in word2vec's text format or, if it ends in .kv, for gensim's KeyedVectors.load. The baseline of a task can
-    start from the text format (words.vectors in its recipe). Name a corpus folder of elmo prepare to train on the text
-    of the biLM. A text file, a glob or - is first prepared in a temporary folder next to OUT. The method is skip-gram
-    with negative sampling, by gensim. Memory use depends on the number of words, not on the length of the text.
+    OUTPUT is in word2vec's text format or, if it ends in .kv, for gensim's KeyedVectors.load. The baseline of a task
+    can start from the text format (words.vectors in its recipe). Name a corpus folder of elmo prepare to train on the
+    text of the biLM. A text file, a glob or - is first prepared in a temporary folder next to OUTPUT. The method is
+    skip-gram with negative sampling, by gensim. Memory use depends on the number of words, not on the length of the
+    text.
     """
     import time
 
@@ -92,23 +93,23 @@ def command(
     from elmo.text.reading import expand
 
     config = SkipGramConfig(dim, min_count, window, epochs, workers, seed)
-    require_word_vector_target(out)
+    require_word_vector_target(output)
     import_extra("gensim", "elmo static")  # now and not after the text is prepared
     require_word_tests(similarity, analogies)
     if not names_corpus(source):
         paths = expand([source])
         print_note_on_text(paths, reading["text"] or layout_by_name(paths), reading["encoding"])
     started = time.perf_counter()
-    with opened_corpus(source, out, reading) as corpus:
-        num_words, num_tokens = train_static(corpus, out, config), corpus.num_tokens
+    with opened_corpus(source, output, reading) as corpus:
+        num_words, num_tokens = train_static(corpus, output, config), corpus.num_tokens
         num_rare = num_left_out(num_words, corpus)
         del corpus  # Windows cannot delete files that are still mapped into memory
     seconds = time.perf_counter() - started
-    figures = {"file": str(out), "num_words": num_words, "num_left_out": num_rare, "dim": dim}
+    figures = {"file": str(output), "num_words": num_words, "num_left_out": num_rare, "dim": dim}
     figures |= {"num_tokens": num_tokens, "seconds": seconds}
-    figures |= run_word_tests(out, similarity, analogies, as_json)
+    figures |= run_word_tests(output, similarity, analogies, as_json)
     print_result(
-        f"{out}: vectors of {counted(num_words, 'word')}, {dim} wide, from {counted(num_tokens, 'token')}, "
+        f"{output}: vectors of {counted(num_words, 'word')}, {dim} wide, from {counted(num_tokens, 'token')}, "
         f"{seconds / 60:.1f} minutes{words_left_out(num_rare, min_count)}",
         figures,
         as_json,

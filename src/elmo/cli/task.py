@@ -189,7 +189,7 @@ def _report(experiment: Experiment, as_json: bool) -> None:
     "--ensemble", is_flag=True, help="Combine the predictions of the models of all RUNs (snli, squad, classify)."
 )
 @click.option(
-    "--predictions", type=click.Path(path_type=Path), metavar="OUT", help="Also write the predictions to this file."
+    "--predictions", type=click.Path(path_type=Path), metavar="OUTPUT", help="Also write the predictions to this file."
 )
 @set_option(
     "Change how FILE is read, as in token_column=1. A smaller training.batch_size=N saves memory, but changes the "

@@ -57,7 +57,7 @@ def parse_senses(ctx: click.Context, param: click.Parameter, value: str) -> Any:
 )
 @click.argument("model")
 @click.argument("source", metavar="CORPUS|TEXT")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
 @layer_option
 @click.option(
     "--min-count",
@@ -83,7 +83,7 @@ def parse_senses(ctx: click.Context, param: click.Parameter, value: str) -> Any:
 def command(
     model: str,
     source: str,
-    out: Path,
+    output: Path,
     layer: Layers,
     min_count: int,
     senses: Any,
@@ -94,12 +94,12 @@ def command(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    """Write a vector for each word to OUT: the mean of the contextual vectors of its uses in a text.
+    """Write a vector for each word to OUTPUT: the mean of the contextual vectors of its uses in a text.
 
-    Programs that read the vectors of word2vec can read these. If OUT ends in .kv, it is a file for gensim's
+    Programs that read the vectors of word2vec can read these. If OUTPUT ends in .kv, it is a file for gensim's
     KeyedVectors.load; otherwise it is in word2vec's text format. The source is a corpus folder made by elmo prepare, or
-    a text file, a glob or -, which is first prepared in a temporary folder next to OUT; raw text is cut as the model's
-    training text was. Memory use depends on the number of words, not on the length of the text.
+    a text file, a glob or -, which is first prepared in a temporary folder next to OUTPUT; raw text is cut as the
+    model's training text was. Memory use depends on the number of words, not on the length of the text.
     """
     import time
 
@@ -115,7 +115,7 @@ def command(
             "--similarity and --analogies compare words, and --senses writes a word as word#1, word#2, ...; leave out "
             "one or the other"
         )
-    require_word_vector_target(out)
+    require_word_vector_target(output)
     require_word_tests(similarity, analogies)
     started = time.perf_counter()
     embedder = load(model, device=prepare_device(device), precision=precision)
@@ -125,17 +125,17 @@ def command(
         choice = choose_reading(embedder, expand([source]), **reading)
         reading = used = asdict(choice.reading)
         suffix = str(choice)
-    with opened_corpus(source, out, reading) as corpus:
+    with opened_corpus(source, output, reading) as corpus:
         found = type_vectors(
-            embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=work_folder_of(out.absolute())
+            embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=work_folder_of(output.absolute())
         )
         num_tokens = corpus.num_tokens
         num_rare = num_left_out(len(found.names), corpus) if senses == 1 else None
         del corpus  # Windows cannot delete files that are still mapped into memory
-        write_word_vectors(out, found.names, found.vectors, found.counts)
+        write_word_vectors(output, found.names, found.vectors, found.counts)
     seconds = time.perf_counter() - started
     figures = {
-        "file": str(out),
+        "file": str(output),
         "num_vectors": len(found.names),
         "num_left_out": num_rare,
         "dim": embedder.width,
@@ -144,9 +144,9 @@ def command(
         "reading": used,
     }
     what = counted(len(found.names), "word") if senses == 1 else f"{len(found.names):,} words and senses"
-    figures |= run_word_tests(out, similarity, analogies, as_json)
+    figures |= run_word_tests(output, similarity, analogies, as_json)
     print_result(
-        f"{out}: vectors of {what}, {embedder.width} wide, from {counted(num_tokens, 'token')}, "
+        f"{output}: vectors of {what}, {embedder.width} wide, from {counted(num_tokens, 'token')}, "
         f"{seconds / 60:.1f} minutes{suffix}{words_left_out(num_rare or 0, min_count)}",
         figures,
         as_json,

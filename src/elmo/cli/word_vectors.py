@@ -26,12 +26,12 @@ def names_corpus(source: str) -> bool:
 
 
 @contextmanager
-def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generator[Corpus]:
-    """Open a corpus folder, or prepare a text as one in a temporary folder next to `out`, and lock `out` meanwhile.
+def opened_corpus(source: str, output: Path, reading: Mapping[str, Any]) -> Generator[Corpus]:
+    """Open a corpus folder, or prepare a text as one in a temporary folder next to `output`, which is locked meanwhile.
 
     Raises:
         ElmoError: If options say how to read a corpus, which has been read already, or if another process is writing
-            `out`.
+            `output`.
     """
     from tempfile import TemporaryDirectory
 
@@ -42,9 +42,9 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
     is_corpus = names_corpus(source)
     if is_corpus and (told := [name for name in reading if is_given(name)]):
         raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
-    unfinished = work_folder_of(out.absolute())
+    unfinished = work_folder_of(output.absolute())
     # After an error, its traceback keeps the corpus mapped, and Windows can't remove it: the error must still be seen.
-    with unfinished_folder(unfinished, out), TemporaryDirectory(dir=unfinished, ignore_cleanup_errors=True) as work:
+    with unfinished_folder(unfinished, output), TemporaryDirectory(dir=unfinished, ignore_cleanup_errors=True) as work:
         folder = Path(source)
         if not is_corpus:
             # min_count=1 keeps all words of the text: which of them get vectors is decided later, by --min-count.
