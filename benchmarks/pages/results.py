@@ -77,24 +77,24 @@ FURTHER = {
 """Further scores of a task that its literature reports, by the names that they have there."""
 
 NOTES = {
-    "wnut17": "its own training, development and test sets (Derczynski et al. 2017).",
+    "wnut17": "its own training, dev and test sets (Derczynski et al. 2017).",
     "wnut17-10": "the same, trained on a tenth of its training set, which an epoch repeats ten times.",
-    "wikigold": "trained on the validation part of WikiNEuRal (Tedeschi et al. 2021) and tuned on its test part, whose "
-    "labels were made automatically; tested on WikiGold (Balasuriya et al. 2009). All of it is Wikipedia, and may "
-    "be in the text of `en`.",
-    "conll2002": "Spanish news of May 2000 (Tjong Kim Sang 2002), tuned on `esp.testa`, tested on `esp.testb`. 309 of "
-    "the 1,517 test sentences, 142 of them longer than five tokens, are also in the training set, on which both models "
-    "were trained and `es-1M` was pretrained. So are 530 of the 1,915 sentences of `esp.testa`, 210 of them longer "
-    "than five tokens.",
+    "wikigold": "trained on the validation part of WikiNEuRal (Tedeschi et al. 2021). Its test part is the dev set. "
+    "The labels of both were made automatically. Tested on WikiGold (Balasuriya et al. 2009). All of it is Wikipedia, "
+    "and may be in the text of `en`.",
+    "conll2002": "Spanish news of May 2000 (Tjong Kim Sang 2002): the dev set is `esp.testa`, the test set "
+    "`esp.testb`. 309 of the 1,517 test sentences, 142 of them longer than five tokens, are also in the training set, "
+    "on which both models were trained and `es-1M` was pretrained. So are 530 of the 1,915 sentences of the dev set, "
+    "210 of them longer than five tokens.",
     "conll2002-10": "the same, trained on a tenth of its training set, which an epoch repeats four times.",
     "conll2002-1": "the same, trained on a hundredth of its training set, which an epoch repeats 39 times.",
     "sst5": "the Stanford Sentiment Treebank (Socher et al. 2013), the paper's own data.",
     "sst5-published": "the same. The recipe is as published, except that ELMo is at the input alone. Each training "
     "ended when its dev score had not risen for five epochs.",
     "sst2": "the sentences of `sst5` that aren't neutral.",
-    "snli": "development and test sets are SNLI's; the 75,784 pairs of the training set are of LingNLI, Wikipedia NLI, "
+    "snli": "dev and test sets are SNLI's; the 75,784 pairs of the training set are of LingNLI, Wikipedia NLI, "
     "counterfactual SNLI, SICK and samples of SNLI, since SNLI's own isn't free to use here.",
-    "snli-captions": "development and test sets are SNLI's (Bowman et al. 2015). The training set has those 15,742 "
+    "snli-captions": "dev and test sets are SNLI's (Bowman et al. 2015). The training set has those 15,742 "
     "pairs free to use here that are of captions of pictures, as SNLI's are: of counterfactual SNLI, SICK and samples "
     "of SNLI.",
     "snli-captions-10": "the same, trained on a tenth of its training set, which an epoch repeats three times.",
@@ -108,9 +108,9 @@ NOTES = {
     "hold some of them.",
     "litbank-long": "the same, trained until the dev score had not risen for ten epochs, as in the published recipe.",
     "squad": "trained on SQuADShifts (Miller et al. 2020): 19,688 questions about Amazon reviews and Reddit, and 914 "
-    "about Wikipedia. Tuned on its 7,024 questions about 40 other articles of Wikipedia, and tested on the development "
-    "set of SQuAD 1.1 (Rajpurkar et al. 2016), whose paragraphs of Wikipedia may be in the text of `en`. So this is "
-    "also a change of domain, which the paper's SQuAD is not.",
+    "about Wikipedia. Its 7,024 questions about 40 other articles of Wikipedia are the dev set, and the dev set of "
+    "SQuAD 1.1 (Rajpurkar et al. 2016) is the test set. Its paragraphs of Wikipedia may be in the text of `en`. So "
+    "this is also a change of domain, which the paper's SQuAD is not.",
 }
 """Facts about the data that readers of the figures need."""
 

@@ -398,7 +398,7 @@ def test_requires_grad_none_leaves_the_bilm_as_it_is() -> None:
 
 
 def test_state_carried_from_inference_mode_can_be_trained_on() -> None:
-    """Training may continue from the state that a validation between two epochs has left."""
+    """Training may continue from the state that an evaluation between two epochs has left."""
     bilm, _ = build()
     module = make(bilm, 1, requires_grad=True, stateful=True)
     with torch.inference_mode():

@@ -65,7 +65,7 @@ TASKS = (
         required=True,
         multiple=True,
         metavar="FILE",
-        help="Development set to score on; give one for each --task.",
+        help="Dev set to score on; give one for each --task.",
     ),
     click.option(
         "--name",
@@ -167,7 +167,7 @@ def weights(**arguments: Any) -> None:
 def finetuning(device: str, **arguments: Any) -> None:
     """Fine-tune MODEL on the task's text for an epoch, and compare perplexity and scores (Table 7).
 
-    Perplexity is that of the development text. MODEL needs a softmax. It is fine-tuned once for each task, and two
+    Perplexity is that of the dev set's text. MODEL needs a softmax. It is fine-tuned once for each task, and two
     models are trained for each task and seed.
     """
     from functools import partial
@@ -213,9 +213,7 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, **arguments: Any) -> N
 @click.option(
     "--ud", nargs=3, metavar="TRAIN DEV TEST", help="A treebank in CoNLL-U, such as UD's English Web Treebank."
 )
-@click.option(
-    "--conll2000", nargs=2, metavar="TRAIN TEST", help="CoNLL-2000. The end of TRAIN becomes the development set."
-)
+@click.option("--conll2000", nargs=2, metavar="TRAIN TEST", help="CoNLL-2000. The end of TRAIN becomes the dev set.")
 @add_options(*COMMON)
 def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, **arguments: Any) -> None:
     """Predict parts of speech (Penn's tags for English) by a linear classifier on each layer of MODEL (Table 6)."""

@@ -68,7 +68,7 @@ def command() -> None:
     required=True,
     type=click.Path(),
     metavar="FILE",
-    help="Development set, which decides when to stop and which epoch is best.",
+    help="Dev set, which decides when to stop and which epoch is best.",
 )
 @click.option(
     "--test", type=click.Path(), metavar="FILE", help="Test set, on which the best model is scored at the end."
@@ -116,12 +116,12 @@ def train(
 ) -> None:
     """Train a model for TASK and keep the best one in the folder RUN.
 
-    The model is scored on the development set after each epoch. Ctrl-C saves a checkpoint and stops with exit code 75;
+    The model is scored on the dev set after each epoch. Ctrl-C saves a checkpoint and stops with exit code 75;
     the same command, started again, continues at the exact step. RUN holds everything that the model needs. A copy of
     MODEL is part of that, unless --no-bilm leaves it out.
 
     With --finetune, MODEL is first trained for one epoch on the sentences of the training set (for squad, on its
-    paragraphs), and its perplexity on those of the development set is measured before and after. A MODEL without a
+    paragraphs), and its perplexity on those of the dev set is measured before and after. A MODEL without a
     softmax gets a new one. If FOLDER already holds this MODEL, fine-tuned on this text, it is used as it is.
     """
     from elmo.pretrain.finetuning import FineTuningStoppedError

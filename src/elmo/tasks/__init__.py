@@ -96,7 +96,7 @@ def train(
     Args:
         task: A name from `TASKS`, such as "ner".
         train: The training set, a file in the task's format (see docs/tasks.md).
-        dev: The development set. Its score decides which epoch is kept and when training stops.
+        dev: The dev set. Its score decides which epoch is kept and when training stops.
         folder: The run folder, which gets the trained model, its card and its figures.
         elmo: Any model that `elmo.load` reads. None, or "none", trains the task's baseline.
         test: A test set to be scored once, with the model that is kept.

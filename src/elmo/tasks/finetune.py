@@ -47,7 +47,7 @@ def finetune_for_task(experiment: Experiment, folder: Path) -> FineTuning | None
     folder that is finished already is left as it is.
 
     Returns:
-        The perplexity of the development set's text before and after; None if the folder was finished already.
+        The perplexity of the dev set's text before and after; None if the folder was finished already.
 
     Raises:
         ElmoError: If the experiment has no model, or needs a warm state that the fine-tuned model does not have; if its

@@ -33,7 +33,7 @@ LAYER_SCORES = {
     "SNLI": {BASELINE: 88.1, TOP: 89.1, AVERAGE: 89.3, MIX: 89.5},
     "SRL": {BASELINE: 81.6, TOP: 84.1, AVERAGE: 84.6, MIX: 84.8},
 }
-"""Table 2, development sets. Of "last only, γ=1" appendix A.2 says without figures that it was "well below the
+"""Table 2, dev sets. Of "last only, γ=1" appendix A.2 says without figures that it was "well below the
 baseline" for SNLI, and that its training "failed completely" for SRL."""
 
 PLACE_SCORES = {
@@ -41,7 +41,7 @@ PLACE_SCORES = {
     "SNLI": {INPUT: 88.9, BOTH: 89.5, OUTPUT: 88.7},
     "SRL": {INPUT: 84.7, BOTH: 84.3, OUTPUT: 80.9},
 }
-"""Table 3, development sets."""
+"""Table 3, dev sets."""
 
 NEIGHBORS = {
     NO_CONTEXT: "playing, game, games, played, players, plays, player, Play, football, multiplayer (GloVe)",
@@ -78,7 +78,7 @@ PERPLEXITIES = {
     "SQuAD, questions": {BEFORE: 158.2, AFTER: 52.0},
     "SST-5": {BEFORE: 131.5, AFTER: 78.6},
 }
-"""Table 7, development sets. SRL and coreference share CoNLL 2012, on which nothing was fine-tuned."""
+"""Table 7, dev sets. SRL and coreference share CoNLL 2012, on which nothing was fine-tuned."""
 
 TUNED_SCORES = {"SNLI": {BEFORE: 88.9, AFTER: 89.5}}
 """Appendix A.1: the score before and after fine-tuning. For SST it says "approximately the same"."""

@@ -190,7 +190,7 @@ def draw_neighbors(figure: Any, finding: Finding) -> None:
 # Word senses by the nearest sense in SemCor, on each test set and on all (Table 5).
 
 PAPERS_SETS = ("senseval2", "senseval3", "semeval2013", "semeval2015")
-"""The framework's sets without its development set, semeval2007, which the paper leaves out."""
+"""The framework's sets without its dev set, semeval2007, which the paper leaves out."""
 
 ALL = "all sets"
 

@@ -259,7 +259,7 @@ def draw_weights(figure: Any, finding: Finding) -> None:
 def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "auto") -> Finding:
     """Fine-tune the model on the training text of each task for one epoch, and train the task with and without that.
 
-    Perplexity is measured on the text of the development set. If a task has several kinds of text (contexts and
+    Perplexity is measured on the text of the dev set. If a task has several kinds of text (contexts and
     questions in SQuAD), a model is fine-tuned on each kind, and the task is trained with that of the first.
 
     Raises:
