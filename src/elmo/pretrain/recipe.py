@@ -131,7 +131,7 @@ class Recipe:
     """Everything that determines a pretraining run, except the corpus and the model to start from.
 
     Attributes:
-        char_cnn: The sizes of the character encoder.
+        char_cnn: The sizes of the char encoder.
         lstm: The sizes of the LSTMs.
         training: The settings of the training.
         bidirectional: Whether the model has a backward direction.

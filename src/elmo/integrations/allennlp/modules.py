@@ -1,4 +1,4 @@
-"""Provides the parts of AllenNLP's `Elmo`: `ScalarMix`, the character encoder, the LSTMs and `_ElmoBiLm`.
+"""Provides the parts of AllenNLP's `Elmo`: `ScalarMix`, the char encoder, the LSTMs and `_ElmoBiLm`.
 
 The modules, their results and the names in their state dicts are those of AllenNLP, but the parameters are those of
 this package's biLM. Where AllenNLP's layout differs (the gates of the LSTMs, the highways), `state_dict` makes copies.
