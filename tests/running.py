@@ -124,7 +124,7 @@ def pretraining(
 ) -> AbstractContextManager[subprocess.Popen[str]]:
     """Run `elmo pretrain` in a process of its own."""
     path = folder.with_suffix(".yaml")
-    write_recipe(recipe, path)
+    write_recipe(path, recipe)
     command = [sys.executable, "-m", "elmo", "pretrain", corpus.folder, folder, "--recipe", path, "--device", "cpu"]
     return started(*command, before=before)
 

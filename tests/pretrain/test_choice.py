@@ -109,7 +109,7 @@ def test_a_run_goes_on_with_its_own_recipe(tmp_path: Path) -> None:
     """A later version of the package may choose a different recipe for the same text."""
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     limits = {"training.max_minutes": 5, "training.max_steps": 3}
-    write_recipe(load_pretraining_recipe("tiny", limits), tmp_path / "run" / "recipe.yaml")
+    write_recipe(tmp_path / "run" / "recipe.yaml", load_pretraining_recipe("tiny", limits))
     recipe, _ = choose_recipe(44_044, tmp_path / "run", {})
     assert recipe != load_pretraining_recipe("tiny"), "an attempt without a checkpoint may have failed by its settings"
     (tmp_path / "run" / "checkpoints" / "step-000000001.safetensors").touch()
@@ -128,7 +128,7 @@ def test_a_limit_of_steps_is_that_of_the_runs_own_recipe(name: str, limit: int |
     """`mini` was the default for texts of every length, and `en` has a limit that `mini` doesn't have."""
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step-000000001.safetensors").touch()
-    write_recipe(load_pretraining_recipe(name, {"training.max_steps": 3}), tmp_path / "recipe.yaml")
+    write_recipe(tmp_path / "recipe.yaml", load_pretraining_recipe(name, {"training.max_steps": 3}))
     recipe, _ = choose_recipe(500_000_000, tmp_path, {})
     assert recipe == load_pretraining_recipe(name)
     assert recipe.training.max_steps == limit

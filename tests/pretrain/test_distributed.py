@@ -67,7 +67,7 @@ def run_two(corpus: Corpus, folder: Path, *arguments: str) -> list[dict[str, Any
 
 
 def written(recipe: Recipe, path: Path) -> Path:
-    write_recipe(recipe, path)
+    write_recipe(path, recipe)
     return path
 
 

@@ -58,7 +58,7 @@ def test_options_and_heldout_text_reach_the_run(
     corpus = prepare(
         ["raw.txt"], tmp_path / "corpus", min_count=1, workers=1, tokenizer="ptb", text="paragraphs", lowercase=True
     )
-    write_recipe(recipe(), tmp_path / "recipe.yaml")
+    write_recipe(tmp_path / "recipe.yaml", recipe())
     options = ["--recipe", "recipe.yaml", "--max-steps", "3", "--evaluate-every", "2", "--heldout", "raw.txt"]
     options += ["--max-minutes", "60"]
     code, out, _ = run_main(["pretrain", "corpus", "run", *options, "--device", "cpu", "--json"])
@@ -79,7 +79,7 @@ def test_the_command_says_that_held_out_text_was_not_measured(
     """A signal interrupts the last measurement. The same command makes up for it."""
     heldout, settings = tmp_path / "heldout.txt", tmp_path / "recipe.yaml"
     heldout.write_text("word1 word3 word9\n" * 40)
-    write_recipe(recipe(max_steps=2), settings)
+    write_recipe(settings, recipe(max_steps=2))
     command = ["pretrain", corpus.folder, tmp_path / "run", "--recipe", settings, "--heldout", heldout]
     with after_each_score(lambda score: signal.raise_signal(signal.SIGTERM)):
         code, out, _ = run_main([*map(str, command), "--device", "cpu"])
@@ -98,7 +98,7 @@ def test_other_heldout_text_is_measured(
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("word1 word3 word9\n" * 3)
     Path("b.txt").write_text("word39 word0 word2 word8\n")
-    write_recipe(recipe(max_steps=5), Path("recipe.yaml"))
+    write_recipe(Path("recipe.yaml"), recipe(max_steps=5))
     command = ["pretrain", str(corpus.folder), "run", "--recipe", "recipe.yaml", "--device", "cpu", "--json"]
     found: list[float] = []
     for name in ("a.txt", "b.txt", "a.txt"):
@@ -161,7 +161,7 @@ def test_a_tokenizer_that_a_corpus_names_is_not_run(
     Path("text.txt").write_text("word1 word3 word9\n" * 30)
     prepare(["text.txt"], tmp_path / "corpus", min_count=1, workers=1, tokenizer="mine:cut")
     Path("was-run").unlink()
-    write_recipe(recipe(max_steps=1), Path("recipe.yaml"))
+    write_recipe(Path("recipe.yaml"), recipe(max_steps=1))
     command = ["pretrain", "corpus", "run", "--recipe", "recipe.yaml", "--device", "cpu"]
     code, out, err = run_main([*command, "--heldout", "text.txt"])
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -194,7 +194,7 @@ def test_heldout_text_of_a_treebank_may_be_plain(
     Path("plain.txt").write_text("Stála tam lípa .\n" * 5)
     Path("raw.txt").write_text("Stála tam lípa.\n" * 5)
     prepare(["train.conllu"], tmp_path / "corpus", min_count=1, workers=1)
-    write_recipe(recipe(max_steps=1), Path("recipe.yaml"))
+    write_recipe(Path("recipe.yaml"), recipe(max_steps=1))
     command = ["pretrain", "corpus", "run", "--recipe", "recipe.yaml", "--device", "cpu", "--json", "--heldout"]
     found = []
     for options in (["train.conllu"], ["words.txt"], ["plain.txt"], ["raw.txt", "--tokenizer", "words"]):
@@ -213,7 +213,7 @@ def test_heldout_text_may_have_another_encoding_than_the_corpus(
     Path("text.txt").write_bytes(text.encode("cp1250"))
     Path("heldout.txt").write_bytes(text.encode())
     prepare(["text.txt"], tmp_path / "corpus", min_count=1, workers=1, encoding="cp1250")
-    write_recipe(recipe(max_steps=1), Path("recipe.yaml"))
+    write_recipe(Path("recipe.yaml"), recipe(max_steps=1))
     command = ["pretrain", "corpus", "run", "--recipe", "recipe.yaml", "--device", "cpu", "--heldout"]
     assert "heldout.txt: is UTF-8, and not CP1250" in run_main([*command, "heldout.txt"])[2]
     assert run_main([*command, "heldout.txt", "--encoding", "utf-8"])[0] == 0
@@ -267,7 +267,7 @@ def test_an_old_measurement_is_not_reported_as_that_of_the_end(
     run_main: RunMain,
 ) -> None:
     (tmp_path / "heldout.txt").write_text("word1 word3\n")
-    write_recipe(recipe(), tmp_path / "recipe.yaml")
+    write_recipe(tmp_path / "recipe.yaml", recipe())
     command = ["pretrain", str(corpus.folder), str(tmp_path / "run"), "--recipe", str(tmp_path / "recipe.yaml")]
     command += ["--device", "cpu", "--json"]
     found = []

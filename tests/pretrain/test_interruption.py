@@ -103,7 +103,7 @@ def test_kill_in_the_middle_of_writing_a_checkpoint(
 ) -> None:
     """The run is killed twice. Each kill leaves half a file, which does not count and which the next save removes."""
     folder, path = tmp_path / "run", tmp_path / "recipe.yaml"
-    write_recipe(settings, path)
+    write_recipe(path, settings)
     half = (whole / "checkpoints" / f"step-{STEPS:09d}.safetensors").stat().st_size // 2
     for step in (6, 8):
         arguments = [corpus.folder, folder, path, str(step), str(half)]
@@ -149,7 +149,7 @@ def test_a_kill_between_two_files_of_the_model_loses_none(
 ) -> None:
     """The run is finished then, and needs only to be written, each of its files once."""
     folder, path = tmp_path / "run", tmp_path / "recipe.yaml"
-    write_recipe(settings, path)
+    write_recipe(path, settings)
     command = [sys.executable, "-c", KILLED_IN_NAMING, *map(str, (corpus.folder, folder, path, name))]
     done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr

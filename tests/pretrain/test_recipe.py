@@ -42,7 +42,7 @@ def test_models_of_every_recipe_meet_a_state_of_zeros(name: str) -> None:
 
 def test_written_recipe_reads_back(tmp_path: Path) -> None:
     recipe = load_pretraining_recipe("small", {"training.max_minutes": 1.5})
-    write_recipe(recipe, tmp_path / "recipe.yaml")
+    write_recipe(tmp_path / "recipe.yaml", recipe)
     assert load_pretraining_recipe(str(tmp_path / "recipe.yaml")) == recipe
 
 
@@ -53,7 +53,7 @@ def test_small_numbers_may_be_written_as_people_do(text: str, tmp_path: Path) ->
         load_pretraining_recipe("tiny", dict([parse_override(f"training.learning_rate={text}")])).training.learning_rate
         == 1e-3
     )
-    write_recipe(load_pretraining_recipe("tiny"), tmp_path / "recipe.yaml")
+    write_recipe(tmp_path / "recipe.yaml", load_pretraining_recipe("tiny"))
     written = (tmp_path / "recipe.yaml").read_text()
     (tmp_path / "recipe.yaml").write_text(re.sub(r"(?<=learning_rate: )[\d.]+", text, written))
     assert load_pretraining_recipe(str(tmp_path / "recipe.yaml")).training.learning_rate == 1e-3
@@ -160,7 +160,7 @@ def test_the_recipe_is_not_blamed_for_a_wrong_setting(tmp_path: Path) -> None:
     assert str(error.value).startswith(said)
     with pytest.raises(ElmoError, match=r"^recipe tiny with training\.batch_size='many': training: batch_size: "):
         load_pretraining_recipe("tiny", {"training.batch_size": "many"})
-    write_recipe(load_pretraining_recipe("tiny"), mine := tmp_path / "mine.yaml")
+    write_recipe(mine := tmp_path / "mine.yaml", load_pretraining_recipe("tiny"))
     mine.write_text(mine.read_text().replace("batch_size: 32", "batch_size: many"))
     with pytest.raises(ElmoError, match=r"mine\.yaml: training: batch_size: expected int, found 'many'"):
         load_pretraining_recipe(str(mine), {"training.seed": 4})

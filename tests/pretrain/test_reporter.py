@@ -30,7 +30,7 @@ def test_a_small_vocabulary_has_a_perplexity_without_heldout_text(
         (43, r"training loss [\d.]+, perplexity [\d.]+/[\d.]+$"),
         (42, r"training loss [\d.]+ \(sampled\)$"),
     ):
-        write_recipe(recipe(max_steps=5, n_negative_samples_batch=number), Path("recipe.yaml"))
+        write_recipe(Path("recipe.yaml"), recipe(max_steps=5, n_negative_samples_batch=number))
         command = ["pretrain", str(corpus.folder), f"run{number}", "--recipe", "recipe.yaml", "--device", "cpu"]
         assert re.search(end, run_main(command)[1].strip())
 
@@ -59,7 +59,7 @@ def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
     line has the loss, and it says "3 steps" rather than "3 of 2" if the end was moved back to step 2."""
     monkeypatch.setattr("elmo.pretrain.reporter.LINE_SECONDS", 0.0)
     monkeypatch.setattr("elmo.pretrain.loop.time", SimpleNamespace(perf_counter=count(0, 30).__next__))
-    write_recipe(recipe(loss="full"), tmp_path / "recipe.yaml")
+    write_recipe(tmp_path / "recipe.yaml", recipe(loss="full"))
     run = tmp_path / "run"
     command = ["pretrain", str(corpus.folder), str(run), "--recipe", str(tmp_path / "recipe.yaml"), "--device", "cpu"]
     code, out, err = run_main([*command, "--max-steps", "3"])

@@ -265,7 +265,7 @@ class PretrainingFolder:
             {
                 **begun,
                 self.path / CHECKSUM: lambda path: write_text(path, self._corpus.checksum + "\n"),
-                self.path / RECIPE: lambda path: write_recipe(self._recipe, path),
+                self.path / RECIPE: lambda path: write_recipe(path, self._recipe),
             }
         )
 

@@ -106,14 +106,14 @@ def _parse(text: str) -> Any:
         raise yaml.YAMLError("a value is not of the type that its tag says") from None
 
 
-def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mapping[str, object] | None = None) -> T:
+def read_recipe(kind: type[T], name: str, names: Sequence[str], settings: Mapping[str, object] | None = None) -> T:
     """Read a recipe of the package, or a YAML file.
 
     Args:
         kind: The dataclass to return.
         name: A name in `names`, or the path of a YAML file.
         names: The names of the package's recipes.
-        overrides: Values that replace those of the recipe, by dotted keys such as `training.batch_size`.
+        settings: Values that replace those of the recipe, by dotted keys such as `training.batch_size`.
 
     Raises:
         ElmoError: If there is no such recipe, if it is not valid YAML, or if it has keys or values that `kind` refuses.
@@ -133,9 +133,9 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
     except RecursionError:
         raise ElmoError(f"{where}: is nested too deeply; a recipe is a mapping of a few keys") from None
     changed = deepcopy(values)
-    given = ", ".join(f"{key}={shown(value)}" for key, value in (overrides or {}).items())
+    given = ", ".join(f"{key}={shown(value)}" for key, value in (settings or {}).items())
     try:
-        for key, value in (overrides or {}).items():
+        for key, value in (settings or {}).items():
             _set(changed, key, value)
         return from_mapping(kind, changed, f"{where} with {given}" if given else where)
     except ElmoError:
@@ -152,14 +152,14 @@ def _read(path: Path) -> str:
         raise ElmoError(f"{path}: is not UTF-8 text") from None
 
 
-def override(recipe: T, overrides: Mapping[str, object]) -> T:
+def override(recipe: T, settings: Mapping[str, object]) -> T:
     """Return a copy of a recipe with other values for some dotted keys, such as `training.batch_size`.
 
     Raises:
         ElmoError: If a key or value is not one that the recipe can have; the message refers to `--set`.
     """
     values = to_mapping(recipe)
-    for key, value in overrides.items():
+    for key, value in settings.items():
         _set(values, key, value)
     return from_mapping(type(recipe), values, "--set")
 
@@ -209,7 +209,7 @@ def parse_override(text: str) -> tuple[str, object]:
         raise ElmoError(f"--set {key}: the value is nested too deeply for a recipe") from None
 
 
-def write_recipe(recipe: object, path: Path) -> None:
+def write_recipe(path: Path, recipe: object) -> None:
     """Write a recipe as a YAML file that `read_recipe` reads back."""
     text = yaml.safe_dump(to_mapping(recipe), sort_keys=False, default_flow_style=None)
     path.write_text(text, encoding="utf-8", newline="\n")
