@@ -47,8 +47,8 @@ CONTEXT = 8
 class Page:
     """Answers requests for the page of one model and, optionally, one index."""
 
-    def __init__(self, embedder: Embedder, name: str, tokenizer: Tokenizer, index: ContextIndex | None) -> None:
-        self._embedder, self._name, self._tokenizer, self._index = embedder, name, tokenizer, index
+    def __init__(self, embedder: Embedder, name: str, tokenize: Tokenizer, index: ContextIndex | None) -> None:
+        self._embedder, self._name, self._tokenize, self._index = embedder, name, tokenize, index
         reading = None if index is None else index.text.corpus.reading
         self._lowercase = is_lower_case(embedder.text) if reading is None else reading.lowercase
         loader = jinja2.FileSystemLoader(Path(__file__).parent)
@@ -75,7 +75,7 @@ class Page:
         is_same_text = asked.get("of", text).splitlines() == text.splitlines()
         is_chosen = "word" in asked and is_same_text and asked.get("cut", spaces) == spaces
         try:
-            sentences = self._sentences(text, str.split if spaces else self._tokenizer)
+            sentences = self._sentences(text, str.split if spaces else self._tokenize)
             if is_chosen:
                 line, word = number(asked, "line", 0), number(asked, "word", 0)
                 view = look(self._embedder, sentences, line, word, self._index, settings(asked))

@@ -59,9 +59,9 @@ def num_left_out(num_words: int, corpus: Corpus) -> int:
     return corpus.num_types - len(SPECIAL_WORDS) - num_words
 
 
-def words_left_out(number: int, min_count: int) -> str:
+def words_left_out(num_words: int, min_count: int) -> str:
     """Return the end of a result that says how many words were left out as too rare, or "" if none were."""
-    return f"; {counted(number, 'word')} with fewer than {min_count} uses left out" if number > 0 else ""
+    return f"; {counted(num_words, 'word')} with fewer than {min_count} uses left out" if num_words > 0 else ""
 
 
 word_test_options = add_options(

@@ -180,7 +180,7 @@ def _pattern(template: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\\{(\w)\\\}", r"(?P<\1>\\d+)", re.escape(template)))
 
 
-def require_shape(where: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def require_shape(where: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     """Refuse a tensor whose shape is not the one that the options ask for; `where` names the tensor."""
-    if found != expected:
-        raise ElmoError(f"{where}: has shape {found}, but the options ask for {expected}")
+    if found != wanted:
+        raise ElmoError(f"{where}: has shape {found}, but the options ask for {wanted}")

@@ -61,7 +61,7 @@ def predict_together(
     members: Members,
     examples: Sequence[Any],
     batch_size: int | None = None,
-    report: Callable[[int], object] | None = None,
+    advance: Callable[[int], object] | None = None,
 ) -> list[Any]:
     """Return the combined predictions for examples.
 
@@ -72,7 +72,7 @@ def predict_together(
         examples: The examples.
         batch_size: The largest number of examples in a batch. None takes the size that each member was trained with, on
             which its predictions depend a little with `elmo.layer_norm`.
-        report: See `prediction.predict`.
+        advance: See `prediction.predict`.
     """
     task, recipe = members[0].task, members[0].recipe
     sentences = list(task.all_sentences(examples))
@@ -85,7 +85,7 @@ def predict_together(
             if isinstance(layers, LiveLayers) and member.recipe.elmo.vectors == "cached":
                 elmo.read_from(layers.cached(sentences, Path(folder), "set TMPDIR to a folder with more room"))
             try:
-                found.append(predict(task, member.model, examples, batch_size or member.batch_size, report))
+                found.append(predict(task, member.model, examples, batch_size or member.batch_size, advance))
             finally:
                 elmo.read_from(layers)
     return [task.combine(recipe, predictions) for predictions in zip(*found, strict=True)]

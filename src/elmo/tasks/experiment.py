@@ -92,13 +92,13 @@ def read_sets(config: ExperimentConfig) -> Sets:
     return sets if config.test is None else {**sets, "test": task.read(config.test, config.recipe)}
 
 
-def choose(examples: Sequence[E], number: int) -> Sequence[E]:
-    """Return `number` examples, or all if there are fewer, in a random order that is always the same.
+def choose(examples: Sequence[E], num_examples: int) -> Sequence[E]:
+    """Return `num_examples` examples, or all if there are fewer, in a random order that is always the same.
 
     A larger number gives the same examples and more.
     """
     order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).tolist()
-    return [examples[index] for index in order[:number]]
+    return [examples[index] for index in order[:num_examples]]
 
 
 def share_of(train: Sequence[Any], task: Task[Any, Any, Any], recipe: TaskRecipe) -> Sequence[Any]:

@@ -26,7 +26,7 @@ def predict(
     model: TaskModel[E, P],
     examples: Sequence[E],
     batch_size: int = 32,
-    report: Callable[[int], object] | None = None,
+    advance: Callable[[int], object] | None = None,
 ) -> list[P]:
     """Predict examples in batches, and return the predictions in the order of the examples.
 
@@ -38,7 +38,7 @@ def predict(
         model: The model.
         examples: The examples.
         batch_size: The largest number of examples in a batch.
-        report: Called with the number of examples after each batch, to show progress.
+        advance: A callback that receives the number of examples that were predicted since its last call.
     """
     model.eval()
     found: dict[int, P] = {}
@@ -47,6 +47,6 @@ def predict(
         for piece in cut_to_fit([lengths[index] ** 2 for index in batch], MOST_PAIRS):
             part = batch[piece]
             found.update(zip(part, model.predict([examples[index] for index in part]), strict=True))
-            if report is not None:
-                report(len(part))
+            if advance is not None:
+                advance(len(part))
     return [found[index] for index in range(len(examples))]

@@ -51,5 +51,5 @@ def test_an_answer_is_compared_with_a_right_one_word_by_word(
 def test_the_best_of_several_right_answers_counts() -> None:
     """The best is chosen for each figure: "old" has a better F1 with its second answer, but no exact match."""
     golds = [["dog", "the cat"], ["very old house", "old house"], ["x"]]
-    scores = score_answers(["cat", "old", "y"], golds)
+    scores = score_answers(golds, ["cat", "old", "y"])
     assert scores == {"f1": pytest.approx(100 * (1 + 2 / 3 + 0) / 3), "exact_match": pytest.approx(100 / 3)}

@@ -109,16 +109,16 @@ def parse_text(line: str, tokenize: Tokenizer) -> Sentences:
     return _sentences_of(read_object(line), tokenize) if begins_object(line) else _cut(line, tokenize)
 
 
-def first_tokens(sentences: Sentences, number: int | None) -> Sentences:
-    """Return the first `number` tokens of a text, or all of them if it is None."""
-    if number is None:
+def first_tokens(sentences: Sentences, num_tokens: int | None) -> Sentences:
+    """Return the first `num_tokens` tokens of a text, or all of them if it is None."""
+    if num_tokens is None:
         return sentences
     kept: list[tuple[str, ...]] = []
     for sentence in sentences:
-        if number <= 0:
+        if num_tokens <= 0:
             break
-        kept.append(sentence[:number])
-        number -= len(sentence)
+        kept.append(sentence[:num_tokens])
+        num_tokens -= len(sentence)
     return tuple(kept)
 
 

@@ -286,9 +286,9 @@ class _Products(torch.autograd.Function):
         return (d_xw * w).sum(dim=1), d_xw.mul_(x.unsqueeze(1)).sum(dim=0), d_y.to(y.dtype)
 
 
-def make_embedding(number: int, width: int) -> nn.Embedding:
-    """Make vectors (number, width) of a feature, with Glorot's random initialization as published."""
-    return nn.Embedding.from_pretrained(nn.init.xavier_uniform_(torch.empty(number, width)), freeze=False)
+def make_embedding(num_values: int, width: int) -> nn.Embedding:
+    """Make vectors (num_values, width) of a feature, with Glorot's random initialization as published."""
+    return nn.Embedding.from_pretrained(nn.init.xavier_uniform_(torch.empty(num_values, width)), freeze=False)
 
 
 def feed_forward(width: int, hidden: Sequence[int], dropout: float) -> tuple[nn.Linear, nn.Sequential]:

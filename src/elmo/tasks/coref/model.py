@@ -228,8 +228,8 @@ def enumerate_spans(lengths: Sequence[int], max_width: int) -> NDArray[np.int64]
     return np.stack([first, first + offset + 1], axis=1)
 
 
-def prune_spans(spans: NDArray[np.int64], scores: NDArray[np.floating], number: int) -> list[int]:
-    """Return the indices of the `number` best of `spans` (N, 2) that do not cross a better one, in ascending order.
+def prune_spans(spans: NDArray[np.int64], scores: NDArray[np.floating], num_spans: int) -> list[int]:
+    """Return the indices of the `num_spans` best of `spans` (N, 2) that do not cross a better one, in ascending order.
 
     Two spans cross if they overlap and neither contains the other. Fewer are returned if there are no more.
 
@@ -241,7 +241,7 @@ def prune_spans(spans: NDArray[np.int64], scores: NDArray[np.floating], number: 
     earliest: dict[int, int] = {}
     kept: list[int] = []
     for place in np.argsort(-scores, kind="stable").tolist():
-        if len(kept) == number:
+        if len(kept) == num_spans:
             break
         start, end = spans[place].tolist()
         inside = range(start + 1, end)

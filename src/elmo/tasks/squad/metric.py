@@ -30,13 +30,13 @@ def f1(answer: str, gold: str) -> float:
     return 2 * common / (len(found) + len(wanted)) if common else 0.0
 
 
-def score_answers(answers: Sequence[str], golds: Sequence[Sequence[str]]) -> Scores:
+def score_answers(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> Scores:
     """Return the means over all questions in percent.
 
     Of several correct answers, the one with the highest score counts.
     """
-    pairs = list(zip(answers, golds, strict=True))
+    pairs = list(zip(gold, predicted, strict=True))
     return {
-        name: 100 * sum(max(measure(answer, gold) for gold in right) for answer, right in pairs) / len(pairs)
+        name: 100 * sum(max(measure(answer, one) for one in right) for right, answer in pairs) / len(pairs)
         for name, measure in {"f1": f1, "exact_match": exact_match}.items()
     }

@@ -74,7 +74,7 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
     def score(self, examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> Scores:
         """Return "f1" and "exact_match" of the answers' texts, in percent."""
         answers = [_answer(example, found) for example, found in zip(examples, predictions, strict=True)]
-        return score_answers(answers, [example.answers for example in examples])
+        return score_answers([example.answers for example in examples], answers)
 
     def as_text(self, example: SquadExample, prediction: SquadPrediction) -> str:
         """Write a line with the answer, a tab and its score. Line ends and tabs in an answer become blanks."""

@@ -39,25 +39,25 @@ _COMPARED: dict[str, Callable[[str], object]] = {"upos": str, "xpos": str, "feat
 """What is compared of the columns that belong to "all_tags"."""
 
 
-def score_tags(gold: ColumnValues, found: ColumnValues) -> Scores:
-    """Return the percentage of words that are right, for each column of `found`, and for several together.
+def score_tags(gold: ColumnValues, predicted: ColumnValues) -> Scores:
+    """Return the percentage of words that are right, for each column of `predicted`, and for several together.
 
     Args:
         gold: The right values of a set of at least one word.
-        found: The predicted values.
+        predicted: The predicted values.
 
     Returns:
         A score for each column, such as "upos" or "lemma". Where the right lemma is "_", any lemma is right. "all_tags"
         counts words whose `upos`, `xpos` and universal `feats` are all right, as far as they are predicted. "mean" is
         the mean over the columns. "feats/Case" is the F1 of the feature `Case`, whether or not it is universal.
     """
-    right = {name: [*map(_comparison(name), gold[name], found[name])] for name in found}
+    right = {name: [*map(_comparison(name), gold[name], predicted[name])] for name in predicted}
     scores = {name: percent(sum(values), len(values)) for name, values in right.items()}
-    together = [right[name] for name in _COMPARED if name in found]
+    together = [right[name] for name in _COMPARED if name in predicted]
     if len(together) > 1:
         scores["all_tags"] = percent(sum(map(all, zip(*together, strict=True))), len(together[0]))
-    scores["mean"] = fmean(scores[name] for name in found)
-    return scores | (_score_features(gold["feats"], found["feats"]) if "feats" in found else {})
+    scores["mean"] = fmean(scores[name] for name in predicted)
+    return scores | (_score_features(gold["feats"], predicted["feats"]) if "feats" in predicted else {})
 
 
 def _comparison(name: str) -> Callable[[str, str], bool]:
