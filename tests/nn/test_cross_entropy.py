@@ -29,11 +29,33 @@ class Problem:
         self.words = torch.randperm(3 * num_words, generator=generator)[:num_words]
         self.targets = torch.randint(3 * num_words, (num_rows,), generator=generator)
 
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The tensors that have gradients."""
+        return self.hidden, self.target_scores, self.weight, self.bias
+
     def solve(self) -> list[Tensor]:
         """Return the loss and its gradients."""
-        parts = self.hidden, self.target_scores, self.weight, self.bias
-        loss = cross_entropy(self.hidden, self.target_scores, self.weight, self.bias, self.targets, self.words)
-        return [loss.detach(), *torch.autograd.grad(3 * loss, parts)]
+        loss = cross_entropy(*self.parts, self.targets, self.words)
+        return [loss.detach(), *torch.autograd.grad(3 * loss, self.parts)]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 30])
+def test_blocks_of_rows_give_the_loss_and_the_gradients_of_the_definition(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The 30 rows are in blocks of 2, of 8 (with 6 in the last one) or in one block. Autograd has all scores at once,
+    in float64."""
+    monkeypatch.setattr("elmo.nn.cross_entropy.CACHED_NUMBERS", 37 * rows)
+    problem = Problem()
+    parts = [part.detach().double().requires_grad_() for part in problem.parts]
+    hidden, target_scores, weight, bias = parts
+    found = cross_entropy(hidden, target_scores, weight, bias, problem.targets, problem.words)
+    scores = (hidden @ weight.t() + bias).masked_fill(problem.targets[:, None] == problem.words, -torch.inf)
+    wanted = (torch.cat([scores, target_scores[:, None]], dim=1).logsumexp(dim=1) - target_scores).mean()
+    torch.testing.assert_close(found, wanted, atol=1e-12, rtol=0)
+    gradients = [torch.autograd.grad(3 * loss, parts) for loss in (found, wanted)]
+    torch.testing.assert_close(*gradients, atol=1e-12, rtol=0)
 
 
 @needs_native
