@@ -59,6 +59,16 @@ def test_examples_of_a_batch_have_similar_lengths() -> None:
     assert longest not in (sorted(longest), sorted(longest, reverse=True))
 
 
+def test_examples_and_their_batches_come_in_another_order_in_each_epoch() -> None:
+    """Even the batches of sentences of one length hold other sentences than before, and no epoch begins with all of the
+    short ones."""
+    first, second = ({frozenset(batch) for batch in plan_epoch([5] * 80, 8, 0, epoch)} for epoch in (0, 1))
+    assert not first & second
+    for epoch in (0, 1):
+        shortest = [min(batch) for batch in plan_epoch(range(80), 8, 0, epoch)]  # each example's number is its length
+        assert shortest != sorted(shortest)
+
+
 def test_evaluation_sorts_by_the_keys() -> None:
     """Negative lengths put the longest first, so that a lack of memory shows at once. Equal keys keep their order."""
     assert plan_evaluation([-3, -9, -1, -9], 2) == [[1, 3], [0, 2]]
