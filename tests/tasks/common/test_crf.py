@@ -134,5 +134,15 @@ def test_rows_without_tokens_decode_to_nothing() -> None:
     assert [len(tags) for tags in crf.decode(emissions, mask)] == [2, 0]
 
 
+def test_transitions_start_at_random_and_both_ends_at_zero() -> None:
+    """The deviation is that of Glorot and Bengio 2010 for a normal distribution: the root of 2 / (40 + 40)."""
+    torch.manual_seed(0)
+    crf = CRF(Allowed(*(torch.ones(shape, dtype=torch.bool) for shape in [(40,), (40, 40), (40,)])))
+    assert crf.transitions.std().item() == pytest.approx((1 / 40) ** 0.5, rel=0.05)
+    assert abs(crf.transitions.mean().item()) < 0.02
+    assert not crf.start.any()
+    assert not crf.end.any()
+
+
 def test_constraints_are_not_saved_with_the_weights() -> None:
     assert list(make_crf().state_dict()) == ["start", "transitions", "end"]

@@ -60,6 +60,14 @@ def test_the_vector_of_unknown_words_starts_at_zero() -> None:
     assert not WordEmbedding(["new"], WordsConfig(3))([["York"]]).any()
 
 
+@pytest.mark.parametrize("width", [50, 400])
+def test_random_vectors_start_with_a_length_of_about_one(width: int) -> None:
+    """However wide they are, the root of the mean of 300 squared lengths is within a few percent of 1."""
+    torch.manual_seed(0)
+    vectors = WordEmbedding([f"w{n}" for n in range(300)], WordsConfig(width))([[f"w{n}" for n in range(300)]])
+    assert vectors.square().sum(dim=2).mean().item() == pytest.approx(1, rel=0.05)
+
+
 def test_padding_has_no_vector_once_that_of_unknown_words_is_trained() -> None:
     words = WordEmbedding(["A"], WordsConfig(3))
     torch.nn.init.ones_(words.weight)

@@ -168,6 +168,7 @@ def test_self_attention_equals_a_plain_loop() -> None:
     """No token attends to itself. A learned score lets it attend to nothing instead, as a single token always does."""
     x, _, mask, _ = batch()
     attention = SelfAttention(6)
+    assert attention.nothing.item() == -1, "the initial value in the published code"
     outputs = attention(x, mask).detach()
     assert outputs.shape == (3, 5, attention.width)
     for row, (T, _) in enumerate(PAIR_LENGTHS):
