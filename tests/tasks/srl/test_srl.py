@@ -218,6 +218,13 @@ def test_new_forms_are_judged_by_their_longest_frequent_ending() -> None:
     assert PredicateFinder([f"{letter}ing 0 2" for letter in "abcd"] + count_predicates(TAGGED))(["mixing"]) == []
 
 
+def test_the_longest_ending_that_counts_has_four_letters() -> None:
+    """Of the forms in -ing a fifth are predicates, and of those in -ting half, although none in -ating is."""
+    counts = [("ting 1 1", "ating 0 1", "ling 0 3")[n % 3] for n in range(15)]
+    find = PredicateFinder([f"{letter}{line}" for letter, line in zip("bcdefghijklmnop", counts, strict=True)])
+    assert find(["muting", "mulling", "dating"]) == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("counts", "found"), [(["a 3 3", "a 2 2"], [0]), (["a 3 3", "a 1 1"], []), (["a 4 4"] * 2, [])]
 )
