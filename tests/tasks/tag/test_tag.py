@@ -250,6 +250,17 @@ def test_parts_of_speech_in_another_column_are_noted(examples: list[ColumnSenten
     assert note == "100% of its words have an upos that the training set lacks; are the columns in the same order?"
 
 
+@pytest.mark.parametrize(("number", "is_noted"), [(10, False), (9, True)])
+def test_a_tenth_of_new_parts_of_speech_is_not_noted(number: int, is_noted: bool, tmp_path: Path) -> None:
+    sets: list[list[ColumnSentence]] = []
+    for first in ("NOUN", "X"):
+        path = tmp_path / f"{first}.conllu"
+        tags = [first, *["NOUN"] * (number - 1)]
+        path.write_text("".join(f"{n}\ta\t_\t{tag}" + "\t_" * 6 + "\n" for n, tag in enumerate(tags, 1)))
+        sets.append(list(read_columns(str(path), None)))
+    assert ("11% of its words have an upos that" in str(TASK.note_on_dev(*sets))) == is_noted
+
+
 def test_lemmas_without_annotation_are_not_learned() -> None:
     """An underscore says that the lemma is unknown, unless the form is an underscore, too."""
     head = LemmaHead(3, [str(LemmaRule.of("dogs", "dog")), str(LemmaRule.of("_", "_"))])
@@ -270,9 +281,11 @@ def test_a_treebank_without_lemmas_teaches_none(tmp_path: Path) -> None:
     assert TASK.vocabularies([*read_columns(str(path), None)], make_recipe())["targets"] == ["upos"]
 
 
-def test_rare_rules_are_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("second", ["cats\tcat", "dogs\tdog"])
+def test_rare_rules_are_left_out(second: str, tmp_path: Path) -> None:
+    """A rule is as frequent as all its words are together, of which some may be the same."""
     path = tmp_path / "a.conllu"
-    rows = ("1\tdogs\tdog", "2\tcats\tcat", "3\twent\tgo")
+    rows = ("1\tdogs\tdog", f"2\t{second}", "3\twent\tgo")
     path.write_text("".join(f"{row}\t_\t_\t_\t0\troot\t_\t_\n" for row in rows) + "\n")
     found = [*read_columns(str(path), None)]
     for least, number in ((1, 2), (2, 1)):
