@@ -57,4 +57,9 @@ def test_each_feature_has_an_f1() -> None:
 
 
 def test_only_universal_features_are_compared() -> None:
+    """These are all those of the script."""
+    names = "PronType NumType Poss Reflex Foreign Abbr Gender Animacy Number Case Definite Degree VerbForm Mood Tense "
+    names += "Aspect Voice Evident Polarity Person Polite"
+    universal = sorted(f"{name}=X" for name in names.split())
+    assert universal_features("|".join([*universal, "Typo=Yes", "ExtPos=ADV", "Clusivity=In"])) == tuple(universal)
     assert universal_features("Number=Sing|Case=Nom,Acc|Strength=Weak") == ("Case=Nom,Acc", "Number=Sing")
