@@ -146,6 +146,28 @@ def test_chunks_that_were_never_written_are_zeros(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found["x"].read(), [[1] * 3] * 2 + [[0] * 3] * 2)
 
 
+def test_very_many_chunks_that_are_there(tmp_path: Path) -> None:
+    """A file that is large enough for its chunks may have any number of them."""
+    numbers = np.arange(10_001, dtype=np.float32)
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        file.create_dataset("x", data=numbers, chunks=(1,))
+    with open_hdf5(tmp_path / "a.hdf5") as found:
+        np.testing.assert_array_equal(found["x"].read(), numbers)
+
+
+def test_a_checksum_that_is_compressed_with_its_chunk(tmp_path: Path) -> None:
+    """h5py computes it behind the compression, but other programs may do so before, which makes the chunk longer."""
+    plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plan.set_chunk((6,))
+    plan.set_fletcher32()
+    plan.set_deflate(4)
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        dataset = h5py.h5d.create(file.id, b"x", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((6,)), plan)
+        h5py.Dataset(dataset)[:] = np.arange(6)
+    with open_hdf5(tmp_path / "a.hdf5") as found:
+        np.testing.assert_array_equal(found["x"].read(), np.arange(6))
+
+
 def test_chunks_with_a_rare_filter(tmp_path: Path) -> None:
     """Only for the usual filters is it known how much their data unpack to."""
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
