@@ -56,6 +56,10 @@ TOKENIZED = "\n".join(
         ('7,Pest,"The old mill."\n8,Buda,"It rose."\n' * 20, "paragraphs", "number of commas"),
         ("1\tPest\tThe old mill.\n" * 20, "sentences", "the same number of tabs"),
         (WRAPPED.replace("lived", "liv-"), "wrapped", "20 of the first 40 lines end in a hyphen"),
+        (f"{WRAPPED}\n{WRAPPED}".replace("lived", "liv-", 2), "wrapped", "2 of the first 80 lines end in a hyphen"),
+        (f"{'x' * 30}\n" * 20, "sentences", "most lines are a single word"),
+        (f"{'x' * 31}\n" * 20, "sentences", "the lines look as if they were wrapped"),
+        (f"{'word ' * 23}words\n" * 20, "paragraphs", "the lines look as if they were wrapped"),  # 120 characters
         (WRAPPED, "paragraphs", "the lines look as if they were wrapped"),
         (WRAPPED, "sentences", "the lines look as if they were wrapped"),
     ],
@@ -88,6 +92,8 @@ def test_strange_text_is_noticed(text: str, layout: str, said: str) -> None:
         ("{ aside } The old mill stood .\n" * 30, "sentences"),
         ("This letter ends in O\nThe other begins and does not end in O\nA B C\n" * 20, "sentences"),
         ("\n".join(["word " * 27 + "USA"] * 30), "sentences"),
+        (f"{'word ' * 23}longer\n" * 20, "paragraphs"),  # 121 characters, too long for lines that are wrapped
+        ("The old mill stood by the river.\n" * 15 + "The old mill stood by the river and\n" * 10, "paragraphs"),
         ("# a heading\n# another one\n", "paragraphs"),
         (f"{GREEK}\n" * 20, "sentences"),
         (f"{normalize('NFD', GREEK)}\n" * 20, "sentences"),
