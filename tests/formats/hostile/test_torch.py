@@ -7,6 +7,7 @@ import pickletools
 import tarfile
 import zipfile
 import zlib
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,25 @@ def test_complex_numbers_are_refused(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(2, dtype=torch.complex64)}, tmp_path / "weights.th")
     with pytest.raises(ElmoError, match=r"weights.th: contains complex numbers; only real numbers can be read"):
         read_state_dict(tmp_path / "weights.th")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_other_things_in_a_state_dict_are_left_out(old: bool, tmp_path: Path) -> None:
+    """Weights may be parameters, and of any type. Types, sizes, devices, sets and numbers are no weights."""
+    dtypes = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8)
+    weights = {str(dtype): torch.ones(2).to(dtype) for dtype in (*dtypes, torch.bool)}
+    weights["parameter"] = torch.nn.Parameter(torch.ones(2))
+    others: dict[str, object] = {
+        "sparse": torch.eye(2).to_sparse(),
+        "size": torch.Size([2]),
+        "device": torch.device("cpu"),
+        "version": 3,
+    }
+    others |= {f"type {number}": dtype for number, dtype in enumerate((*dtypes, torch.bool))}
+    state = OrderedDict({**weights, **others, "set": {1}})
+    torch.save(state, tmp_path / "weights.th", _use_new_zipfile_serialization=not old)
+    found = read_state_dict(tmp_path / "weights.th")
+    assert found.keys() == weights.keys()
+    for stored in found.values():
+        numbers = stored.read()
+        assert (numbers.tolist(), numbers.dtype.name) == ([1, 1], "float32")
