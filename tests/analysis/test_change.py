@@ -73,8 +73,12 @@ def test_one_use_has_no_distance_within_its_period() -> None:
     found = distances(np.stack([units(1)[0], units(4, 1).sum(axis=0), np.zeros(6)]), np.array([1, 4, 0]))
     assert np.isnan(found.apd[0, 0])
     assert np.isnan(found.excess[0, 1])
+    assert np.isnan(found.excess[0, 0])
     assert np.isfinite(found.apd[0, 1])
     assert np.isnan(found.apd[0, 2])
+    assert found.prt[0, 0] == 0
+    assert np.isnan(found.prt[2]).all()
+    assert np.isnan(found.excess[2]).all()
 
 
 def sentences(seed: int, changed: bool) -> list[list[str]]:

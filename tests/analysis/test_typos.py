@@ -211,6 +211,20 @@ def test_unknown_words_are_taken_for_rare_ones() -> None:
     assert tagger.predict([["the", "Zyx", "park"], []]) == ["DT", "NNP", "NN"]
 
 
+def test_the_ends_of_a_sentence_are_no_unknown_words() -> None:
+    """The tag of "play" depends on whether it is alone, after a name or before one. All names are unknown."""
+    train: list[Tagged] = []
+    for number in range(100):
+        name = f"x{number}"
+        train += [
+            Tagged(["play"], ["VB"]),
+            Tagged([name, "play"], ["NNP", "NN"]),
+            Tagged(["play", name], ["JJ", "NNP"]),
+        ]
+    found = fit_word_tagger(train, train[:9]).predict([["play"], ["Zyx", "play"], ["play", "Zyx"]])
+    assert found == ["VB", "NNP", "NN", "JJ", "NNP"]
+
+
 def test_the_same_input_gives_the_same_tagger() -> None:
     train = make_phrases(50, 2)
     first, second = (fit_word_tagger(train, train[:9]) for _ in range(2))

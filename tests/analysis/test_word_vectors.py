@@ -188,6 +188,14 @@ def test_as_many_groups_as_needed(number: int, most: int) -> None:
     assert all(len(set(part.tolist())) == 1 for part in np.split(groups, number))
 
 
+def test_groups_need_no_more_than_the_least_silhouette() -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    units = directions([[1, 0, 0], [0, 1, 0]], 0.3)
+    least = mean_silhouette(units, cluster(units, 2))
+    assert cluster_as_needed(units, 2, least).any()
+    assert not cluster_as_needed(units, 2, least + 1e-6).any()
+
+
 def test_rounding_separates_no_groups() -> None:
     """The uses of a word in equal sentences differ by rounding alone, of vectors in float16 here."""
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
@@ -224,6 +232,14 @@ def test_gensim_reads_what_we_write(tmp_path: Path) -> None:
     assert text.index_to_key == words
     np.testing.assert_allclose(text.vectors, vectors, rtol=1e-4)  # the text has five digits
     assert read_vectors(tmp_path / "words.txt").words == words
+
+
+def test_large_vectors_are_in_the_one_file_too(tmp_path: Path) -> None:
+    """By default, gensim puts eleven million numbers into a file of their own, named after one that is not complete."""
+    gensim = pytest.importorskip("gensim", reason="needs the extra 'static'")
+    write_word_vectors(tmp_path / "words.kv", ["a"], np.ones((1, 11 << 20), np.float32))
+    assert [path.name for path in tmp_path.iterdir()] == ["words.kv"]
+    assert gensim.models.KeyedVectors.load(str(tmp_path / "words.kv"))["a"].all()
 
 
 def test_scores_of_word_pairs_and_analogies_are_those_worked_out_by_hand(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def write_word_vectors(
     if counts is not None:
         for word, count in zip(words, counts, strict=True):
             keyed.set_vecattr(word, "count", count)
-    # gensim would put arrays of more than 10 MB into files of their own next to this one.
+    # gensim would put arrays of ten million numbers or more into files of their own next to this one.
     write_all({path: lambda partial: keyed.save(str(partial), sep_limit=vectors.nbytes + 1)})
 
 
