@@ -28,14 +28,17 @@ def test_infinity_is_read_back(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "metrics.csv") == rows
 
 
+@pytest.mark.parametrize("removed", [2, 3])
 @pytest.mark.parametrize("columns", [(), ("step", "loss", "seconds")])
-def test_logs_for_tensorboard_are_made_again_with_their_folder(tmp_path: Path, columns: tuple[str, ...]) -> None:
+def test_logs_for_tensorboard_are_made_again_with_their_folder(
+    tmp_path: Path, columns: tuple[str, ...], removed: int
+) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     folder = tmp_path / "run"
     folder.mkdir()
     rows = MetricsFile(folder, "step", 0, columns=columns, tensorboard=True)
     for step in (1, 2, 3):
-        if step == 3:
+        if step == removed:
             shutil.rmtree(folder)
         rows.add({"step": step, "loss": 1 / step, "seconds": 9.0})
     rows.close()

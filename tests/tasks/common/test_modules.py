@@ -18,6 +18,7 @@ from elmo.tasks.common.modules import (
     BiLSTMs,
     CharacterEmbedding,
     WordEmbedding,
+    masked_softmax,
     pool,
     variational_dropout,
 )
@@ -225,6 +226,13 @@ def test_dropout_of_characters_does_not_depend_on_longer_words() -> None:
     alone = module([["a"] * 2000])[0].mean(dim=0)
     with_longer_words = module([["a"] * 2000 + ["x" * 48]])[0, :2000].mean(dim=0)
     torch.testing.assert_close(alone, with_longer_words, rtol=0.1, atol=0.005)
+
+
+def test_weights_of_a_masked_softmax() -> None:
+    """Scores of 0 and ln 3 weight their places 1 to 3, and without any place that counts all weights are equal."""
+    mask = torch.tensor([[True, False, True], [False] * 3])
+    weights = masked_softmax(torch.tensor([[0.0, 99.0, float(np.log(3))], [5.0, 0.0, -5.0]]), mask)
+    torch.testing.assert_close(weights, torch.tensor([[0.25, 0, 0.75], [1 / 3] * 3]))
 
 
 def test_pooling_ignores_padding() -> None:

@@ -172,6 +172,15 @@ def test_vectors_of_several_files_are_concatenated(tmp_path: Path) -> None:
         find_words([], replace(config, dim=5))
 
 
+def test_a_file_of_which_no_word_is_kept_gives_unknown_words_zeros(tmp_path: Path) -> None:
+    """There is no mean of its vectors then, which would be 0 / 0."""
+    (tmp_path / "a.txt").write_text("Ann 1 2\n")
+    (tmp_path / "b.txt").write_text("Cy 3 4\n")
+    embedding = embed([["Ann"]], make_words(tmp_path / "a.txt", tmp_path / "b.txt", max_words=1, unknown="random"))
+    assert list(embedding.places) == ["Ann"]
+    assert embedding([["other"]])[0].tolist() == [[1, 2, 0, 0]]
+
+
 @pytest.mark.parametrize(
     ("text", "files"),
     [
