@@ -275,15 +275,18 @@ def test_conllu_and_other_files_are_not_read_together(run: Run) -> None:
 
 
 def test_ids_are_no_words_of_the_text(run: Run) -> None:
-    """If `--ids` is left out, the ids count as words that the model doesn't know."""
+    """If `--ids` is left out, the ids count as words that the model doesn't know.
+
+    They have spaces here, without which the file would be noticed as a table first.
+    """
     path = Path("model/config.json")
     config = json.loads(path.read_text())
     config["text"]["oov_rate"] = 0.0
     path.write_text(json.dumps(config))
     Path("model/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nThey\nplay\n.\n")
-    Path("ids.txt").write_text("".join(f"id-{number}\tThey play.\n" for number in range(40)))
+    Path("ids.txt").write_text("".join(f"id {number}\tThey play.\n" for number in range(40)))
     assert run("embed", "model", "ids.txt", "a.parquet", "--ids")[2] == ""
-    assert "of the first 160 tokens are not among the model's words" in run("embed", "model", "ids.txt", "b.parquet")[2]
+    assert "of the first 200 tokens are not among the model's words" in run("embed", "model", "ids.txt", "b.parquet")[2]
 
 
 def test_a_tokenizer_may_leave_out_marks(run: Run) -> None:

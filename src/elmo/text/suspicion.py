@@ -35,7 +35,11 @@ MOST_TOKENS = 10_000
 FEWEST_LETTERS = 10
 """Fewer letters in another normal form than the rest are not worth a note."""
 
-_MARKUP = re.compile(r"\s*<(\?xml|!doctype|html|tei)\b", re.IGNORECASE)
+_MARKUP = re.compile(r"""\s*<(\?xml\b|!doctype\b|!--|html\b|tei|[a-z][\w:.-]*\s[\w:.-]+=["'])""", re.IGNORECASE)
+"""How files of markup begin; those without the first line of XML often do so with an element that has attributes."""
+
+_CLOSING_TAG = re.compile(r"</(?!S>)[A-Za-z][\w:.-]*>")
+_JSON = re.compile(r'\s*(?:\[\s*\{\s*"|\{\s*"[^"\n]*"\s*:)')
 _WORD_LINE = re.compile(r"\d+(?:[-.]\d+)?(?:\t[^\t]*){9}")
 _JSON_LINE = re.compile(r"\s*\{.*\}\s*")
 _SPAN_TAG = r"(?:O|[BIESLU]-\S+)"
@@ -67,13 +71,15 @@ def note_on_layout(sample: str, layout: str) -> str | None:
     lines = [line for line in sample.split("\n") if line.strip()]
     if layout in WITH_WORDS or not lines:
         return None
-    if _MARKUP.match(sample):
+    if _MARKUP.match(sample) or _share(lines, _CLOSING_TAG.search) > 0.5:
         return "this is XML or HTML, whose tags would be read as words; take the text out of it first"
     words = [line for line in lines if not line.startswith("#")]
     if words and _share(words, _WORD_LINE.fullmatch) > 0.9:
         return "this looks like CoNLL-U, and is read as plain text; pass `text='conllu'`"
     if _share(lines, _JSON_LINE.fullmatch) > 0.9:
         return "these are lines of JSON, whose keys and marks would be read as words; take the text out of them first"
+    if _JSON.match(sample):
+        return "this is JSON, whose keys and marks would be read as words; take the text out of it first"
     if found := _INVISIBLE.search(sample):
         name = f"U+{ord(found[0][-1]):04X}"
         return (
@@ -129,6 +135,11 @@ def _are_wrapped(lines: Sequence[str]) -> bool:
 
 def _mark_of_table(lines: Sequence[str]) -> str | None:
     """Return the name of the mark that separates the columns of a table, or None if this is none."""
+    rows = [cells for line in lines if len(cells := line.split("\t")) == 2]
+    # Each line is an id and a text. A single tab is no sign of a table otherwise, as some texts have one in a line.
+    ids = {first for first, _ in rows if first and not any(map(str.isspace, first))}
+    if len(rows) > 0.7 * len(lines) and len(ids) == len(rows):
+        return _TABLE_MARKS["\t"]
     for mark, name in _TABLE_MARKS.items():
         (count, number), *_ = Counter(line.count(mark) for line in lines).most_common(1)
         if count >= 2 and number > 0.7 * len(lines):
