@@ -327,6 +327,26 @@ def test_expand(tmp_path):
             expand([str(tmp_path / pattern)])
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["a.txt", "b.txt", "about.tsv", ".DS_Store"], "is a folder; name its files, for example '{folder}{sep}*.txt'"),
+        (["a.conllu", "b.conllu", "LICENSE.txt"], "is a folder; name its files, for example '{folder}{sep}*.conllu'"),
+        (["README"], "is a folder; name its files, for example '{folder}{sep}*.txt'"),
+        ([], "is a folder; name its files, for example '{folder}{sep}**{sep}*.txt'"),
+        (["model.safetensors"], "is a model and not a text; name the model first, and then the text"),
+        (["corpus.json", "types.txt"], "is a corpus and not a text; name the files that it was made from"),
+        (["index.json"], "is an index and not a text; name the files that it was built from"),
+    ],
+)
+def test_a_folder_given_for_a_text_says_what_to_name(tmp_path, names, said):
+    """A corpus has types.txt, a list of words: advice to name its *.txt would have that read as the text."""
+    for name in names:
+        (tmp_path / name).write_text("a")
+    with pytest.raises(ElmoError, match=f"^{re.escape(f'{tmp_path}: ' + said.format(folder=tmp_path, sep=os.sep))}$"):
+        expand([str(tmp_path)])
+
+
 def test_names_and_patterns_may_begin_in_the_home_folder(tmp_path, monkeypatch):
     """Patterns are written in quotation marks, where the shell leaves ~ as it is."""
     monkeypatch.setenv("HOME", str(tmp_path))

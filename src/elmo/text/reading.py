@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -100,14 +101,26 @@ def expand(patterns: str | Path | Sequence[str | Path]) -> list[str]:
             paths += found
         elif Path(pattern).is_file() or Path(pattern).is_fifo():
             paths.append(pattern)
-        elif (Path(pattern) / "model.safetensors").is_file():
-            raise ElmoError(f"{pattern}: is a model and not a text; name the model first, and then the text")
         elif Path(pattern).is_dir():
-            inside = "*.txt" if any(map(Path.is_file, Path(pattern).iterdir())) else "**/*.txt"
-            raise ElmoError(f"{pattern}: is a folder; name its files, for example '{Path(pattern) / inside}'")
+            raise ElmoError(f"{pattern}: {_instead_of_folder(Path(pattern))}")
         else:
             raise ElmoError(f"{pattern}: is a device; write what it gives to a file, and name that")
     return paths
+
+
+def _instead_of_folder(folder: Path) -> str:
+    """Say what a folder is, and what to name in its place as a text."""
+    if (folder / "model.safetensors").is_file():
+        return "is a model and not a text; name the model first, and then the text"
+    if (folder / "corpus.json").is_file():  # has a file types.txt, which is a list of words and no text
+        return "is a corpus and not a text; name the files that it was made from"
+    if (folder / "index.json").is_file():
+        return "is an index and not a text; name the files that it was built from"
+    files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+    endings = Counter(path.suffix for path in files if path.suffix)
+    ending = max(endings, key=lambda one: (endings[one], one), default=".txt")
+    inside = f"*{ending}" if files else f"**/*{ending}"
+    return f"is a folder; name its files, for example '{folder / inside}'"
 
 
 class TextBlock(NamedTuple):
