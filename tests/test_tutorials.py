@@ -119,6 +119,18 @@ def test_a_treebank_is_split(mark: str, folder: Path) -> None:
     assert sorted(text for part in parts for text in texts if text in part) == sorted(texts)
 
 
+@pytest.mark.parametrize("num_texts", [4, 30])
+def test_sentences_that_repeat_the_id_of_their_text_are_split_as_a_text(num_texts: int, folder: Path) -> None:
+    """So they do in UD's Old French. Four texts are too few, and are cut into blocks."""
+    sentences = [f"# newdoc id = {n // (600 // num_texts)}\n# text = {n}\n1\tA\t_\n\n" for n in range(600)]
+    (folder / "treebank.conllu").write_text("".join(sentences))
+    exec(blocks(page("tagging.md"), "python")[0], {})
+    parts = [(folder / f"{name}.conllu").read_text() for name in ("train", "dev", "test")]
+    assert [part.count("# text") for part in parts] == [480, 60, 60]
+    together = ["".join(sentences[start : start + 20]) for start in range(0, 600, 20)]
+    assert sorted(block for part in parts for block in together if block in part) == sorted(together)
+
+
 def test_most_of_a_small_treebank_is_left_to_train_on(folder: Path) -> None:
     (folder / "treebank.conllu").write_text("".join(f"# text = {n}\n1\tA\t_\n\n" for n in range(60)))
     exec(blocks(page("tagging.md"), "python")[0], {})
