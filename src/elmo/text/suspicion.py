@@ -56,6 +56,10 @@ _CONTROL = re.compile("(?<=[^\\W\\d_])[\u0080-\u0084\u0086-\u009f]|[\u0080-\u008
 """Control characters in words. In the encodings of Windows, their bytes are letters, quotes and dashes; ISO 8859 has
 these controls there, which no text has, except for U+0085, a line end."""
 
+_BETWEEN_WORDS = re.compile(r"[ \t\n]+")
+"""Unlike `str.split`, this leaves U+0085 and U+00A0 alone, which may be parts of letters of UTF-8 that were read as
+latin-1."""
+
 _HALF = re.compile(r"[^\W\d_]-\s*\Z")
 _END = re.compile(rf"[:{MARKS}{FULL_STOPS}][\"'”’»)\]]*(?:\s*</S>)?\s*\Z")
 _INNER_END = re.compile(r"[^\W\d_]{2} ?[.!?][\"'”’»)\]]*\s+[\"'“‘«(]*([^\W\d_])")
@@ -86,6 +90,8 @@ def note_on_layout(sample: str, layout: str) -> str | None:
             f"there are characters in words that can't be seen ({name}), and would be letters of these words; take "
             "them out first (docs/languages.md)"
         )
+    if (note := _note_on_lost_letters(sample)) is not None:
+        return note
     if found := _CONTROL.search(sample):
         return (
             f"there are control characters in words (U+{ord(found[0]):04X}), as where text of Windows was read as ISO "
@@ -117,6 +123,33 @@ def note_on_layout(sample: str, layout: str) -> str | None:
             "words of one; convert the text to NFC, for instance by 'uconv -x nfc'"
         )
     return None
+
+
+def _note_on_lost_letters(sample: str) -> str | None:
+    """Return a sentence if the bytes of UTF-8 were each read as a letter, or letters were replaced by U+FFFD."""
+    if (number := sample.count("\ufffd")) >= FEWEST_LETTERS:
+        return (
+            f"{number:,} characters are U+FFFD, in place of letters that were lost when the text was converted; "
+            "convert it again from what it was made of"
+        )
+    words = [word for word in _BETWEEN_WORDS.split(sample) if not word.isascii()]
+    for encoding in ("latin-1", "cp1252"):
+        pairs = [(word, meant) for word in words if (meant := _as_utf8(word, encoding)) is not None]
+        if len(pairs) >= FEWEST_LETTERS and len(pairs) > len(words) / 2:
+            shown, meant = pairs[0]
+            return (
+                f"UTF-8 was read as {encoding} when this text was written, which has {shown!r} in place of {meant!r}; "
+                f"convert it back, for instance by 'iconv -f utf-8 -t {encoding}'"
+            )
+    return None
+
+
+def _as_utf8(word: str, encoding: str) -> str | None:
+    """Return what the bytes of a word in this encoding are as UTF-8, or None if they are none."""
+    try:
+        return word.encode(encoding).decode()
+    except UnicodeError:
+        return None
 
 
 def _is_word(line: str) -> bool:
