@@ -6,6 +6,8 @@ import io
 import lzma
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tarfile
 import threading
@@ -75,7 +77,7 @@ def test_a_byte_order_mark_in_the_middle_is_text(tmp_path):
     assert list(read_lines(path)) == ["a", "\ufeffb"]
 
 
-ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; where plain text is read, `encoding='latin"
+ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin1 -t utf-8'; where plain text is read, `encoding='latin"
 
 
 LATIN = b"la\n" * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10
@@ -302,6 +304,19 @@ def test_a_named_pipe_is_read_once(tmp_path):
     assert expand([str(pipe)]) == [str(pipe)]
     assert list(read_lines(pipe)) == LINES
     writer.join()
+
+
+@pytest.mark.skipif(shutil.which("iconv") is None, reason="needs iconv")
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16"])
+def test_iconv_knows_the_encodings_that_messages_name(encoding, tmp_path):
+    text = "Müßiggang – „so“\n" if encoding == "cp1252" else "Müßiggang\n"
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding))
+    with pytest.raises(ElmoError) as caught:
+        list(read_lines(tmp_path / "a.txt"))
+    command = str(caught.value).partition("by '")[2].partition("'")[0]
+    assert command.endswith("-t utf-8")
+    found = subprocess.run(command.split(), input=text.encode(encoding), capture_output=True, check=True)
+    assert found.stdout.decode() == text
 
 
 def test_expand(tmp_path):

@@ -57,7 +57,7 @@ TOKENIZED = "\n".join(
         ("Mů\x9ee jít.\n", "sentences", "control characters in words (U+009E), as where text of Windows was read as"),
         ("\x84Ano,\x93 řekl.\n", "paragraphs", "control characters in words (U+0084)"),
         ("Der König fährt.\n".encode().decode("latin-1") * 5, "sentences", "'KÃ¶nig' in place of 'König'"),
-        ("Die Straße war müde.\n".encode().decode("latin-1") * 5, "paragraphs", "'iconv -f utf-8 -t latin-1'"),
+        ("Die Straße war müde.\n".encode().decode("latin-1") * 5, "paragraphs", "'iconv -f utf-8 -t latin1'"),
         ("Er sagte „Grüße“.\n".encode().decode("cp1252") * 10, "sentences", "'iconv -f utf-8 -t cp1252'"),
         ("Молоко пили дети.\n".encode().decode("latin-1") * 5, "wrapped", "in place of 'Молоко'"),
         ("Der K\ufffdnig f\ufffdhrt.\n" * 5, "sentences", "10 characters are U+FFFD"),

@@ -221,9 +221,14 @@ def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecod
     regions = " Outside Western Europe, it may be cp1250 (Central Europe), cp1251 (Cyrillic) or cp1253 (Greek) instead."
     return (
         f"{shown_name(path)}, line {line}: not valid {encoding.upper()} ({_byte(error)}). Convert it to UTF-8, for "
-        f"instance by 'iconv -f {other} -t utf-8'; where plain text is read, `encoding={other!r}` helps, too."
-        f"{'' if other == 'utf-16' else regions}"
+        f"instance by 'iconv -f {iconv_name(other)} -t utf-8'; where plain text is read, `encoding={other!r}` helps, "
+        f"too.{'' if other == 'utf-16' else regions}"
     )
+
+
+def iconv_name(encoding: str) -> str:
+    """Return the name by which iconv knows an encoding: that of glibc doesn't know latin-1, only latin1."""
+    return "latin1" if encoding == "latin-1" else encoding
 
 
 def shown_name(path: str | Path) -> str:

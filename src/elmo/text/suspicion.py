@@ -10,7 +10,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 from elmo.config import TextConfig
-from elmo.text.decoding import read_lines
+from elmo.text.decoding import iconv_name, read_lines
 from elmo.text.reading import WITH_WORDS
 from elmo.text.rules import FULL_STOPS, MARKS
 
@@ -139,7 +139,7 @@ def _note_on_lost_letters(sample: str) -> str | None:
             shown, meant = pairs[0]
             return (
                 f"UTF-8 was read as {encoding} when this text was written, which has {shown!r} in place of {meant!r}; "
-                f"convert it back, for instance by 'iconv -f utf-8 -t {encoding}'"
+                f"convert it back, for instance by 'iconv -f utf-8 -t {iconv_name(encoding)}'"
             )
     return None
 
