@@ -175,6 +175,21 @@ def test_frozen_weights_get_no_gradient_but_inputs_do() -> None:
     assert all(weight.grad is None for weight in stack.parameters())
 
 
+@pytest.mark.parametrize(("dtype", "clip"), [(torch.bfloat16, 0.7), (torch.float16, 0.4), (torch.float32, 0.7)])
+def test_clips_stop_gradients_in_types_that_round_the_limit(dtype: torch.dtype, clip: float) -> None:
+    """In these types of few bits, a clipped value is below the limit as the configuration has it."""
+    layer = LSTMLayer(2, LSTMConfig(4, 3, 1, clip, clip, True)).to(dtype)
+    projection = layer.weight_hr
+    assert projection is not None
+    nn.init.constant_(projection, 10.0)
+    cell = torch.full((1, 4), 5.0, dtype=dtype, requires_grad=True)
+    outputs, cells = layer(torch.zeros(1, 2, dtype=dtype), [1], torch.zeros(1, 3, dtype=dtype), cell)
+    for clipped, reached in ((cells, cell), (outputs, projection)):
+        assert (clipped == torch.tensor(clip, dtype=dtype)).all()
+        (gradient,) = torch.autograd.grad(clipped.sum(), reached, retain_graph=True)
+        assert not gradient.any()
+
+
 def test_running_twice_gives_the_same_and_does_not_change_the_arguments() -> None:
     """In-place arithmetic must not reach the caller's tensors, and a second backward pass must not differ."""
     torch.manual_seed(0)

@@ -341,4 +341,6 @@ def _through_clip(gradient: Tensor, clipped: Tensor, limit: float) -> None:
 
     Only the clipped value is known by then. Values of exactly ±`limit` count as clipped, as for torch's hardtanh.
     """
+    # The values were clipped to the limit as their type rounds it, which may be below `limit` in a type of few bits.
+    limit = torch.tensor(limit, dtype=clipped.dtype).item()
     _aten.hardtanh_backward(gradient, clipped, -limit, limit, grad_input=gradient)
