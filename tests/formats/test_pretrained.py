@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import HfApi, ModelCard
+from torch.nn.utils import prune
 
 import elmo
 import make_many_langs
@@ -28,6 +29,21 @@ def make_layer(folder: Path, **options: Any) -> elmo.Elmo:
     for parameter in layer.mixes.parameters():
         parameter.data = torch.randn(parameter.shape, generator=generator)
     return layer
+
+
+def test_weights_that_torch_computes_when_used_are_refused(tmp_path: Path) -> None:
+    """They have other names in the state dict: a model without them took the place of the one in the folder."""
+    layer = make_layer(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    lstm = layer.bilm.forward_lstm.layers[0]
+    prune.l1_unstructured(lstm, "weight_hh", 0.5)
+    for use in (lambda: layer.save_pretrained(tmp_path), lambda: elmo.Embedder(layer.as_model())):
+        with pytest.raises(ElmoError, match=r"'forward_lstm\.layers\.0\.weight_hh_orig': the biLM computes a weight"):
+            use()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    prune.remove(lstm, "weight_hh")
+    layer.save_pretrained(tmp_path)
+    assert torch.equal(formats.load(tmp_path).bilm.state_dict()["forward_lstm.layers.0.weight_hh"], lstm.weight_hh)
 
 
 @pytest.mark.parametrize("options", [{}, {"do_layer_norm": True}, {"top_only": True}], ids=str)

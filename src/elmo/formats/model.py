@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S")
 
+_PARAMETERS = {"weight", "bias", "weight_ih", "weight_hh", "weight_hr"}
+"""The last parts of the names of a biLM's weights."""
+
 _STORED = (StoredBiLM, StoredSoftmax, StoredMixes, StoredState)
 
 ToIds = Callable[[Sequence[str]], NDArray[Any]]
@@ -179,10 +182,20 @@ class Model:
         """The biLM's weights as arrays, by the names of its state dict, in their own type.
 
         If the biLM was built, they share its memory where they can.
+
+        Raises:
+            ElmoError: If the biLM computes one of them from others whenever it is used, as torch's pruning does.
         """
         if isinstance(self._bilm, StoredBiLM):
             return self._bilm.weights
-        return {name: to_array(tensor) for name, tensor in self._bilm.state_dict().items()}
+        tensors = self._bilm.state_dict()
+        # Pruning and parametrizations of torch store tensors of other names, which no reader knows.
+        if other := next((name for name in tensors if name.rpartition(".")[2] not in _PARAMETERS), None):
+            raise ElmoError(
+                f"'{other}': the biLM computes a weight from this tensor; end that first, by prune.remove or "
+                "parametrize.remove_parametrizations of torch.nn.utils"
+            )
+        return {name: to_array(tensor) for name, tensor in tensors.items()}
 
     @property
     def stored_softmax(self) -> StoredSoftmax | None:
