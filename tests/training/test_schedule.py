@@ -18,8 +18,12 @@ def test_schedule() -> None:
 
 
 def test_steps_of_other_seeds_and_ranks_have_other_seeds() -> None:
+    steps = [(seed, step, rank) for seed in range(3) for step in range(100) for rank in range(3)]
+    assert len({step_seed(*each) for each in steps}) == len(steps)
+
+
+def test_the_seeds_of_a_million_steps_are_those_of_one_training() -> None:
     """The first million steps of one training have seeds below those of the next one."""
     trainings = [(seed, rank) for seed in range(3) for rank in range(8)]
     bounds = sorted((step_seed(seed, 0, rank), step_seed(seed, 999_999, rank)) for seed, rank in trainings)
     assert all(last < first for (_, last), (first, _) in pairwise(bounds))
-    assert len({step_seed(1, step, 1) for step in range(100)}) == 100

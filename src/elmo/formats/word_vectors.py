@@ -74,7 +74,7 @@ def write_word_vectors(
         for word, count in zip(words, counts, strict=True):
             keyed.set_vecattr(word, "count", count)
     # gensim would put arrays of ten million numbers or more into files of their own next to this one.
-    write_all({path: lambda partial: keyed.save(str(partial), sep_limit=vectors.nbytes + 1)})
+    write_all({path: lambda partial: keyed.save(str(partial), sep_limit=vectors.size + 1)})
 
 
 def _write_text(path: Path, words: Sequence[str], vectors: NDArray[np.float32]) -> None:

@@ -246,6 +246,9 @@ class _Steps(NamedTuple):
             return
         weight_ih, weight_hh, weight_hr = self._rounded(d_gates.dtype)
         in_size, steps = weight_ih.shape[1], step_slices(self.batch_sizes)
+        # The values were clipped to the limits as their type rounds them.
+        cell_clip = _rounded_limit(self.cell_clip, activations.cell.dtype)
+        proj_clip = _rounded_limit(self.proj_clip, outputs.dtype)
         # The gradient that flows from step to step. The loop runs backward, so a row keeps its initial zeros until the
         # loop reaches the row's last token.
         d_h = torch.zeros_like(outputs[: len(cell)])
@@ -253,13 +256,13 @@ class _Steps(NamedTuple):
             now, rows = steps[number], self.batch_sizes[number]
             c_before = activations.cell[steps[number - 1]][:rows] if number else cell
             d_h[:rows] += d_outputs[now]
-            if self.proj_clip is not None:
-                _through_clip(d_h[:rows], outputs[now], self.proj_clip)
+            if proj_clip is not None:
+                _through_clip(d_h[:rows], outputs[now], proj_clip)
             d_out[now] = d_h[:rows]
             d_mixed = d_h[:rows] if weight_hr is None else d_out[now] @ weight_hr
             if d_cells is not None:
                 d_cell[:rows] += d_cells[now]
-            _step_backward(activations.rows(now), c_before, d_mixed, self.cell_clip, d_cell[:rows], d_gates[now])
+            _step_backward(activations.rows(now), c_before, d_mixed, cell_clip, d_cell[:rows], d_gates[now])
             d_h[:rows] = d_gates[now] @ weight_hh
             d_joined[now, in_size:] = d_h[:rows]
         d_joined[:, :in_size] = d_gates @ weight_ih
@@ -336,11 +339,14 @@ def _step_backward(
     d_cell *= f
 
 
+def _rounded_limit(limit: float | None, dtype: torch.dtype) -> float | None:
+    """Return a clip's limit as it is in this type; in a type of few bits it may be below `limit`."""
+    return None if limit is None else torch.tensor(limit, dtype=dtype).item()
+
+
 def _through_clip(gradient: Tensor, clipped: Tensor, limit: float) -> None:
-    """Set the gradient to zero, in place, where a value was clipped to ±`limit`.
+    """Set the gradient to zero, in place, where a value was clipped to ±`limit`, rounded to the values' type.
 
     Only the clipped value is known by then. Values of exactly ±`limit` count as clipped, as for torch's hardtanh.
     """
-    # The values were clipped to the limit as their type rounds it, which may be below `limit` in a type of few bits.
-    limit = torch.tensor(limit, dtype=clipped.dtype).item()
     _aten.hardtanh_backward(gradient, clipped, -limit, limit, grad_input=gradient)
