@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -37,15 +36,11 @@ def run_main(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
         monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
         monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
         monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # as the command sets it, but only until the end of the test
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
         code = 0
         try:
             main()
         except SystemExit as end:
             code = int(end.code or 0)
-        finally:
-            for number, handler in handlers.items():  # the command has set its own, and this process goes on without it
-                signal.signal(number, handler)
         return (code, *capfd.readouterr())
 
     return run

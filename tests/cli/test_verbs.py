@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -437,15 +438,44 @@ def test_a_signal_does_not_interrupt_the_cleanup(run: Callable[..., Done], monke
     assert (done.returncode, done.stderr, steps) == (128 + signal.SIGTERM, "", ["begun", "done"])
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+@pytest.mark.parametrize("ends", ["while it is being sent", "before"])
+def test_no_signal_is_sent_again_after_the_end_of_a_command(
+    run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    is_being_sent, late, kill = threading.Event(), [], os.kill
+
+    def kill_slowly(process: int, number: int) -> None:
+        is_being_sent.set()
+        time.sleep(0.2)
+        kill(process, number)
+
+    def drop_exit_and_end(**_: object) -> None:
+        with contextlib.suppress(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        assert ends == "before" or is_being_sent.wait(60)
+
+    monkeypatch.setattr(os, "kill", kill_slowly)
+    before = signal.signal(signal.SIGTERM, lambda number, _: late.append(number))
+    try:
+        assert run_by_default_signals(run, drop_exit_and_end, monkeypatch).returncode == 0
+        time.sleep(0.5)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert late == []
+
+
 def run_by_default_signals(
     run: Callable[..., Done], command: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> Done:
-    """Run a function as the command, in a process in which signals have their default action."""
+    """Run a function as the command, in a process in which signals have their default action, before it and after."""
     monkeypatch.setattr(cli, "main", command)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        return run("info", "en")
+        done = run("info", "en")
+        assert [signal.getsignal(number) for number in before] == [signal.SIG_DFL] * len(before)
+        return done
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -91,31 +91,40 @@ def _exiting_on_signals() -> Generator[None]:
 
     The exit can be lost: Python ignores exceptions in `__del__` and in callbacks of weak references, where a signal may
     be handled, too, and NumPy drops those that are raised while it looks at some of its arguments. So the signal is
-    sent again a moment later, until the exit is on its way. From then on, signals are ignored.
+    sent again a moment later, until the exit is on its way. From then on, signals are ignored. None is sent after the
+    end of the command, and its signals have their default action again.
 
     A signal that is ignored already, as `nohup` does with SIGHUP, stays ignored.
     """
-    timers: list[threading.Timer] = []
+    is_over = False
+    sending = threading.Lock()
+
+    def send_again(number: int) -> None:
+        with sending:
+            if not is_over:
+                os.kill(os.getpid(), number)
 
     def exit_by(number: int, _: FrameType | None) -> None:
-        if _is_exiting():
+        if is_over or _is_exiting():
             return
-        again = threading.Timer(0.1, os.kill, (os.getpid(), number))
+        again = threading.Timer(0.1, send_again, (number,))
         again.daemon = True
         again.start()
-        timers.append(again)
         sys.unraisablehook = _report_unless_exit
         sys.exit(128 + number)
 
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+    numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+    for number in numbers:
+        if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, exit_by)
     try:
         yield
     finally:
-        for again in timers:
-            again.cancel()
+        is_over = True
+        with sending:  # one may be on its way just now
+            for number in numbers:
+                if signal.getsignal(number) == exit_by:
+                    signal.signal(number, signal.SIG_DFL)
 
 
 def _is_exiting() -> bool:
