@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import HfApi, ModelCard
+from torch import Tensor, nn
 from torch.nn.utils import prune
 
 import elmo
@@ -44,6 +45,37 @@ def test_weights_that_torch_computes_when_used_are_refused(tmp_path: Path) -> No
     prune.remove(lstm, "weight_hh")
     layer.save_pretrained(tmp_path)
     assert torch.equal(formats.load(tmp_path).bilm.state_dict()["forward_lstm.layers.0.weight_hh"], lstm.weight_hh)
+
+
+class Adapter(nn.Module):
+    """Adds a small map to a linear map, as LoRA does, and shows the weight of that as its own."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base, self.weight, self.bias = base, base.weight, base.bias
+        self.small = nn.Linear(base.in_features, base.out_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map `x` (N, F)."""
+        return self.base(x) + self.small(x)
+
+
+@pytest.mark.parametrize("name", ["highways.0.transform", "highways.0.gate", "projection"])
+def test_an_adapter_is_used_but_not_saved(tmp_path: Path, name: str) -> None:
+    layer = make_layer(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    vectors = layer(BATCH)["elmo_representations"][0]
+    parent, _, attribute = f"bilm.char_encoder.{name}".rpartition(".")
+    adapter = Adapter(layer.get_submodule(f"{parent}.{attribute}"))
+    setattr(layer.get_submodule(parent), attribute, adapter)
+    assert not torch.allclose(layer(BATCH)["elmo_representations"][0], vectors, rtol=0, atol=1e-5)
+    for use in (lambda: layer.save_pretrained(tmp_path), lambda: elmo.Embedder(layer.as_model())):
+        with pytest.raises(ElmoError, match=r"computes a weight from this tensor.*merging an adapter"):
+            use()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    nn.init.zeros_(adapter.small.weight)
+    nn.init.zeros_(adapter.small.bias)
+    torch.testing.assert_close(layer(BATCH)["elmo_representations"][0], vectors)
 
 
 @pytest.mark.parametrize("options", [{}, {"do_layer_norm": True}, {"top_only": True}], ids=str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S")
 
-_PARAMETERS = {"weight", "bias", "weight_ih", "weight_hh", "weight_hr"}
-"""The last parts of the names of a biLM's weights."""
+_WEIGHT = re.compile(
+    r"(char|word)_encoder\.(\w+|convolutions\.\d+|highways\.\d+\.\w+)\.(weight|bias)"
+    r"|(forward|backward)_lstm\.layers\.\d+\.(weight_ih|weight_hh|weight_hr|bias)"
+)
+"""The names of a biLM's weights in its state dict."""
 
 _STORED = (StoredBiLM, StoredSoftmax, StoredMixes, StoredState)
 
@@ -184,16 +188,17 @@ class Model:
         If the biLM was built, they share its memory where they can.
 
         Raises:
-            ElmoError: If the biLM computes one of them from others whenever it is used, as torch's pruning does.
+            ElmoError: If the biLM computes one of them from others whenever it is used, as torch's pruning and adapters
+                such as LoRA do.
         """
         if isinstance(self._bilm, StoredBiLM):
             return self._bilm.weights
         tensors = self._bilm.state_dict()
-        # Pruning and parametrizations of torch store tensors of other names, which no reader knows.
-        if other := next((name for name in tensors if name.rpartition(".")[2] not in _PARAMETERS), None):
+        # Pruning, parametrizations and adapters store tensors of other names, which no reader knows.
+        if other := next((name for name in tensors if not _WEIGHT.fullmatch(name)), None):
             raise ElmoError(
                 f"'{other}': the biLM computes a weight from this tensor; end that first, by prune.remove or "
-                "parametrize.remove_parametrizations of torch.nn.utils"
+                "parametrize.remove_parametrizations of torch.nn.utils, or by merging an adapter into its weight"
             )
         return {name: to_array(tensor) for name, tensor in tensors.items()}
 

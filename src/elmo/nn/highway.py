@@ -37,7 +37,8 @@ class Highway(nn.Module):
         `memory` is where to compute, if the caller keeps memory from one batch to the next.
         """
         transform, gate = self.transform, self.gate
-        if uses_native(x, product_dtype(x)):
+        # An adapter in the place of a map has to be called: its weight may be that of the map alone.
+        if uses_native(x, product_dtype(x)) and type(transform) is type(gate) is nn.Linear:
             weights = transform.weight, gate.weight, transform.bias, gate.bias
             return _NativeHighway.apply(x, *weights, memory)  # pyright: ignore[reportReturnType]
         # `lerp(x, y, g)` is x + g * (y - x): one operation. Under autocast both products are bfloat16, `x` is not.
